@@ -1,0 +1,87 @@
+"""The command `mcp-sessions`: its verbs, and what its exit code says.
+
+A verb is a module with `arguments(parser)` and `run(options) -> int`; only the one that was asked
+for is imported. Errors of the library end here as one line on stderr, never as a trace.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+
+from session_core import Busy, Conflict, NotFound, SessionError
+
+DONE, FAILED, USAGE, UNKNOWN_ID, BUSY, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+VERBS = {
+    "demo": ("mcp_serve.cli.demo", "build a sample home, then list, read and search it"),
+}
+"""Each verb with its module, and what it does."""
+
+_EXAMPLE = """\
+example:
+  mcp-sessions demo          see what it does, on made-up conversations
+  mcp-sessions demo --keep   and keep them, to look around yourself
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    _accept_every_script()
+    parser = _parser(given)
+    options = parser.parse_args(given)
+    if options.verb is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    try:
+        code: int = import_module(VERBS[options.verb][0]).run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has enough; nothing may be flushed into the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except SessionError as error:
+        print(f"mcp-sessions: {error}", file=sys.stderr)  # noqa: T201 -- the output of a command
+        return _code_of(error)
+    return code
+
+
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mcp-sessions",
+        description="An agent's sessions: list, read, search and maintain them.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    version = metadata.version("mcp-sessions")
+    parser.add_argument("--version", action="version", version=f"mcp-sessions {version}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
+    for name, (module, does) in VERBS.items():
+        verb = verbs.add_parser(name, help=does, description=does.capitalize() + ".")
+        if name in given:
+            import_module(module).arguments(verb)
+    return parser
+
+
+def _code_of(error: SessionError) -> int:
+    if isinstance(error, NotFound):
+        return UNKNOWN_ID
+    return BUSY if isinstance(error, (Busy, Conflict)) else FAILED
+
+
+def _accept_every_script() -> None:
+    """Show what a terminal cannot write as a question mark, instead of failing at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

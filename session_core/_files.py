@@ -1,0 +1,113 @@
+"""Files that are whole or not there: the one place that renames and syncs."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import itertools
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has none, and a store without a database there has one process
+    fcntl = None  # type: ignore[assignment]
+
+_REPLACE_TRIES = 10
+_REPLACE_WAIT_S = 0.05
+_NO_SUCH_SYNC = (errno.EINVAL, errno.ENOTSUP)
+"""What a file system says that has no sync for folders."""
+
+
+def write_atomic(path: Path, parts: Iterable[bytes], *, prefix: str, mode: int = 0o600) -> None:
+    """Write a file that is seen whole or not at all, and is durable when this returns.
+
+    A link is followed to the file that it stands for. What was there before stays when anything
+    fails, and nothing that was begun is left behind.
+    """
+    target = Path(os.path.realpath(path))
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=target.parent)
+    begun = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        _replace(begun, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            begun.unlink()
+        raise
+    sync_folder(target.parent)
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a lock file against other processes; it stays, and the lock goes with the process."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def set_aside(path: Path, now: float) -> Path:
+    """Rename a broken file so that nothing overwrites it, and return its new name.
+
+    A link is followed, and stays for the file that is written next.
+    """
+    target = Path(os.path.realpath(path))
+    stem = f"{target.name}.broken-{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}"
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    aside = next(free for name in names if not os.path.lexists(free := target.with_name(name)))
+    target.rename(aside)
+    sync_folder(target.parent)
+    return aside
+
+
+def sweep(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:
+    """Remove what writes that were killed have left; return how many."""
+    removed = 0
+    for left in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < now - older_than_s:
+                left.unlink()
+                removed += 1
+    return removed
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in a folder durable, where the system can."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Rename over; on Windows a reader may be in the way for a moment."""
+    for _ in range(_REPLACE_TRIES - 1):
+        try:
+            source.replace(target)
+        except PermissionError:
+            if os.name != "nt":
+                raise
+            time.sleep(_REPLACE_WAIT_S)
+        else:
+            return
+    source.replace(target)

@@ -1,0 +1,93 @@
+"""Which home is served, and what kind of folder it is; nothing here opens a database."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DATABASE = "state.db"
+
+_SIGNS = ("config.yaml", "gateway.json", "sessions/sessions.json")
+
+
+def looks_like_hermes(folder: Path) -> bool:
+    """Whether a folder without a database is a Hermes home all the same."""
+    return any(_is_there(folder / sign) for sign in _SIGNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder with a state database and a session store, and how it was found."""
+
+    path: Path
+    found_by: str
+
+    @property
+    def db_path(self) -> Path:
+        """Where its state database is or will be."""
+        return self.path / DATABASE
+
+
+def find_home(
+    explicit: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
+) -> Home:
+    """Return the home to serve; a path that was given is taken literally, never skipped."""
+    env = os.environ if environ is None else environ
+    if explicit is not None:
+        return Home(_absolute(explicit), "--home")
+    for name in ("MCP_SESSIONS_HOME", "HERMES_HOME"):
+        if env.get(name):
+            return Home(_absolute(env[name]), name)
+    default = _hermes_default(env)
+    if _is_there(default / DATABASE) or looks_like_hermes(default):
+        return Home(default, "the home of Hermes")
+    return Home(_data_folder(env) / "mcp-sessions", "the data folder of this platform")
+
+
+def profiles(root: Path) -> dict[str, Path]:
+    """Return the homes below a root by name; `default` is the root itself, always."""
+    folder = root / "profiles"
+    try:
+        below = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        below = []
+    return {"default": root} | {path.name: path for path in below if path.name != "default"}
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is such a file; where nobody may look there may be one, so that counts."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111 -- no symlink is resolved
+
+
+def _user_folder(env: Mapping[str, str]) -> Path:
+    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+
+
+def _hermes_default(env: Mapping[str, str]) -> Path:
+    if sys.platform == "win32" and env.get("LOCALAPPDATA"):
+        return Path(env["LOCALAPPDATA"]) / "hermes"
+    return _user_folder(env) / ".hermes"
+
+
+def _data_folder(env: Mapping[str, str]) -> Path:
+    if sys.platform == "win32" and env.get("LOCALAPPDATA"):
+        return Path(env["LOCALAPPDATA"])
+    if sys.platform == "darwin":
+        return _user_folder(env) / "Library" / "Application Support"
+    # By its specification a relative path in there is not valid and to be ignored.
+    if Path(env.get("XDG_DATA_HOME", "")).is_absolute():
+        return Path(env["XDG_DATA_HOME"])
+    return _user_folder(env) / ".local" / "share"

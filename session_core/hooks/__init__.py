@@ -1,0 +1,15 @@
+"""The hooks of a session's boundaries: who implements them, and how they are called."""
+
+from session_core.hooks.dispatch import Hooks
+from session_core.hooks.registry import hookimpl
+from session_core.hooks.specs import GROUP, BoundaryReport, HookFault, HookReport, SessionHooks
+
+__all__ = [
+    "GROUP",
+    "BoundaryReport",
+    "HookFault",
+    "HookReport",
+    "Hooks",
+    "SessionHooks",
+    "hookimpl",
+]

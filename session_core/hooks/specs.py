@@ -1,0 +1,152 @@
+"""Which hooks there are, what they may be given, and what is reported of a call."""
+
+# ruff: noqa: PLR0917 -- pluggy knows the arguments of a specification by position only
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pluggy
+
+GROUP = "mcp_sessions"
+"""The entry-point group of plugins, and the name by which their markers are found."""
+
+FINALIZE = "on_session_finalize"
+RESET = "on_session_reset"
+
+_hookspec = pluggy.HookspecMarker(GROUP)
+
+
+class SessionHooks:
+    """Every hook with all that an implementation may ask for."""
+
+    @_hookspec
+    def on_session_start(
+        self,
+        session_id: str,
+        platform: str,
+        reason: str | None,
+        old_session_id: str | None,
+        new_session_id: str | None,
+        model: str | None,
+    ) -> None:
+        """Observe that the first turn of a session begins."""
+
+    @_hookspec
+    def on_session_end(
+        self,
+        session_id: str,
+        platform: str,
+        reason: str | None,
+        old_session_id: str | None,
+        new_session_id: str | None,
+        model: str | None,
+        completed: bool | None,
+        interrupted: bool | None,
+        task_id: str | None,
+        turn_id: str | None,
+    ) -> None:
+        """Observe that a turn has ended: once per turn, despite the name."""
+
+    @_hookspec
+    def on_session_finalize(
+        self,
+        session_id: str,
+        platform: str,
+        reason: str | None,
+        old_session_id: str | None,
+        new_session_id: str | None,
+    ) -> None:
+        """Observe that a session is over; `session_id` is the old one."""
+
+    @_hookspec
+    def on_session_reset(
+        self,
+        session_id: str,
+        platform: str,
+        reason: str | None,
+        old_session_id: str | None,
+        new_session_id: str | None,
+    ) -> None:
+        """Observe that a chat is in another session now; `session_id` is the new one."""
+
+    @_hookspec
+    def before_compression(
+        self,
+        session_id: str,
+        platform: str,
+        reason: str | None,
+        in_place: bool | None,
+        message_count: int | None,
+    ) -> None:
+        """Observe that a session is about to be compressed."""
+
+    @_hookspec
+    def after_compression(
+        self,
+        session_id: str,
+        platform: str,
+        reason: str | None,
+        old_session_id: str | None,
+        new_session_id: str | None,
+        in_place: bool | None,
+        message_count: int | None,
+        compression_count: int | None,
+    ) -> None:
+        """Observe that a session was compressed; `session_id` is where it goes on."""
+
+
+HookHow = Literal["raised", "timed_out", "left_out", "refused", "dispatcher"]
+
+_SAYS: dict[HookHow, str] = {
+    "raised": "raised",
+    "timed_out": "did not end in time and was left behind",
+    "left_out": "was left out: earlier calls of it still hang",
+    "refused": "is refused",
+    "dispatcher": "could not be called",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HookFault:
+    """What went wrong with one implementation, one plugin, or with calling them at all."""
+
+    plugin: str
+    hook: str
+    how: HookHow
+    error: BaseException | None = None
+
+    def __str__(self) -> str:
+        kind = "" if self.error is None else f": {type(self.error).__name__}"
+        return f"hook {self.hook or '(any)'} of {self.plugin} {_SAYS[self.how]}{kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class HookReport:
+    """Who was called, and who of them failed; `repeated` where somebody had done it before."""
+
+    hook: str
+    session_id: str | None
+    called: tuple[str, ...] = ()
+    failed: tuple[HookFault, ...] = ()
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryReport:
+    """The two halves of a boundary; None for a half that it does not have."""
+
+    finalize: HookReport | None
+    reset: HookReport | None
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Whose hooks were called."""
+        halves = (self.finalize, self.reset)
+        return tuple(name for half in halves if half for name in half.called)
+
+    @property
+    def failed(self) -> tuple[HookFault, ...]:
+        """What went wrong in either half."""
+        return tuple(fault for half in (self.finalize, self.reset) if half for fault in half.failed)

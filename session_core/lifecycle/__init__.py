@@ -1,0 +1,1 @@
+"""What an agent embeds: its cache, its turns, and what happens when sessions begin and end."""

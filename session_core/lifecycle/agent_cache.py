@@ -1,0 +1,189 @@
+"""Agents that are kept between turns, one per session key, for as long as they are true.
+
+A look-up compares what the session was when the agent was built with what it is now, follows the
+chain of our own appends, and rebuilds where somebody else wrote. The database, factories, clean-up
+and every other code that is not the table's own run outside its lock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from session_core.errors import Busy
+from session_core.isolated import Report, log_fault
+from session_core.lifecycle.cleaning import Cleaner, CleanUp, Running, close_agent
+from session_core.lifecycle.coherence import How, Sessions, Verdict, judge
+from session_core.lifecycle.mapping import Tuples
+from session_core.lifecycle.slots import PENDING, Slot
+from session_core.lifecycle.table import Idle, Table
+from session_core.lifecycle.turn import Turn
+from session_core.models import Revision
+from session_core.state.contract import StateDatabase
+
+A = TypeVar("A")
+
+
+class AgentCache(Tuples, Generic[A]):
+    """A bounded cache of agents that notices what other processes write.
+
+    It holds `max_entries` agents that do not run, each until it was idle for `idle_s`. Agents at
+    work are those in a turn and those that `running` says; they are never evicted. What leaves the
+    cache is given to `clean_up(key, agent)`, which may be async and by default closes the agent.
+    """
+
+    def __init__(
+        self,
+        db: StateDatabase | None = None,
+        *,
+        max_entries: int = 128,
+        idle_s: float = 3600.0,
+        running: Running = (),
+        clean_up: CleanUp = close_agent,
+        clean_up_s: float = 30.0,
+        build_s: float = 300.0,
+        report: Report = log_fault,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.max_entries = max_entries
+        self.idle_s = idle_s
+        self._build_s = build_s
+        self._clock = clock
+        super().__init__(Table(clock))
+        self._sessions = Sessions(db, report)
+        self._cleaner = Cleaner(clean_up, running, clean_up_s, report)
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def get_or_build(
+        self, key: str, signature: Any, session_id: str | None, factory: Callable[[], A]
+    ) -> A:
+        """Return the agent of a key, built where there is none that is true; one build at a time.
+
+        Raises:
+            Busy: another thread is building it and does not come to an end.
+        """
+        with self.claim(key, signature, session_id) as turn:
+            return turn.keep(factory()) if turn.agent is None else turn.agent
+
+    def claim(self, key: str, signature: Any, session_id: str | None) -> Turn[A]:
+        """Return a turn with the agent of a key; where it has none, `keep` the one you build.
+
+        ```
+        with cache.claim(key, signature, session_id) as turn:
+            agent = turn.keep(build()) if turn.agent is None else turn.agent
+            turn.appended(session_id, db.append_message(session_id, "user", text))
+        ```
+        Inside, the agent is not evicted. `async with` does the same without blocking the loop.
+        A build that is not kept has failed, and the next in line tries. `how` says whether the
+        agent was switched to another session, whose history it then has to be given.
+        """
+        return Turn(key, self._table, lambda: self._open(key, signature, session_id), self._tidy)
+
+    def turn(self, key: str) -> Turn[A]:
+        """Return a turn with whatever agent is there; `agent` is None where there is none."""
+
+        def enter() -> tuple[Slot | None, How]:
+            return self._table.enter(key), "reused"
+
+        return Turn(key, self._table, enter, self._tidy)
+
+    def note_appended(self, key: str, session_id: str, before: Revision, after: Revision) -> None:
+        """Note an append of our own, which the agent knows already.
+
+        Where `before` is not what the agent knows, somebody else wrote in between, and the next
+        look-up rebuilds it.
+        """
+        slot, _ = self._table.get(key)
+        if slot is not None:
+            self._table.appended(slot, session_id, before, after)
+
+    def moved(self, key: str, old: str, new: str, revision: Revision | None = None) -> None:
+        """Note that our own compression made a conversation go on in another session.
+
+        Without its revision the next append of our own says what the session is.
+        """
+        slot, _ = self._table.get(key)
+        if slot is not None:
+            self._table.moved(slot, old, new, revision)
+
+    def refresh_message_count(self, key: str, session_id: str | None) -> bool:
+        """Read the counter anew for an entry of the older shapes; return whether it was taken over.
+
+        Only where the entry is of that session, or does not know of which it is.
+        """
+        slot, version = self._table.get(key)
+        if slot is None or slot.pending or slot.shape not in {"counted", "counted_of"}:
+            return False
+        if session_id is None or slot.session_id not in {None, session_id}:
+            return False
+        count = self._sessions.message_count(session_id)
+        known = session_id if slot.shape == "counted_of" else None
+        return count is not None and self._table.rebase(key, slot, version, known, count)
+
+    # -- limits ------------------------------------------------------------------------------
+
+    def evict(self, key: str) -> bool:
+        """Forget the agent of a key and clean it up, if it runs once it has ended.
+
+        Return whether there was one; a build that is under way is left alone.
+        """
+        slot = self._table.drop(key)
+        self._cleaner.wait(self._cleaner.retire([] if slot is None else [(key, slot)]))
+        return slot is not None
+
+    def sweep(self, keep: Callable[[str], bool] | None = None) -> list[str]:
+        """Evict agents that were idle for too long; return their keys.
+
+        None that runs, and none that `keep` wants to be kept for now.
+        """
+        oldest = self._clock() - self.idle_s
+        idle = [entry for entry in self._table.idle() if entry.used_at < oldest]
+        unwanted = [entry for entry in idle if keep is None or not keep(entry.key)]
+        gone = [(entry.key, entry.slot) for entry in unwanted if self._drop(entry)]
+        self._cleaner.wait(self._cleaner.retire(gone))
+        return [key for key, _ in gone]
+
+    def clear(self) -> None:
+        """Evict every agent and wait until they are cleaned up; builds are left alone."""
+        gone = [(key, slot) for key, _ in self._table.all() if (slot := self._table.drop(key))]
+        self._cleaner.wait(self._cleaner.retire(gone))
+
+    def _drop(self, idle: Idle) -> bool:
+        return not self._cleaner.is_running(idle.key) and self._table.drop_idle(idle)
+
+    def _tidy(self, key: str, displaced: Slot | None) -> None:
+        """Evict what is too much, the one used longest ago first; never the agent of this key."""
+        gone = [] if displaced is None else [(key, displaced)]
+        idle = [entry for entry in self._table.idle() if entry.key != key]
+        while idle and len(self) > self.max_entries:
+            entry = idle.pop(0)
+            if self._drop(entry):
+                gone.append((entry.key, entry.slot))
+        self._cleaner.retire(gone)
+
+    # -- look-up -----------------------------------------------------------------------------
+
+    def _open(self, key: str, signature: Any, session_id: str | None) -> tuple[Slot, How]:
+        """Begin a turn: with the agent that is there, or with a build."""
+        patience_ends = time.monotonic() + self._build_s
+        while True:
+            slot, version = self._table.get(key)
+            if slot is not None and slot.pending:
+                if not slot.settled.wait(max(0.0, patience_ends - time.monotonic())):
+                    raise Busy(f"the agent of {key} is still being built elsewhere; try again")
+                continue
+            verdict = Verdict("new")
+            if slot is not None:
+                verdict = judge(slot, signature, session_id, self._sessions)
+                if verdict.keeps:
+                    if self._table.reuse(key, slot, version, session_id, verdict):
+                        return slot, verdict.how
+                    continue
+            pending = Slot(PENDING, signature, session_id)
+            pending.baseline = self._sessions.revision(session_id)
+            if self._table.begin(key, slot, version, pending):
+                if slot is not None:
+                    self._cleaner.retire([(key, slot)])
+                return pending, verdict.how

@@ -1,0 +1,105 @@
+"""What a person is told where a turn of an agent ended without a word.
+
+The first rule that fits decides; what the agent did say is never changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_LONG_HISTORY = 50
+_OF_A_FAILURE = 300
+_OF_A_STOP = 200
+
+_SURELY_TOO_LARGE = re.compile(
+    r"too (?:large|long)|payload|context[ _-]?(?:length|window|size|limit|overflow)"
+)
+_PERHAPS_TOO_LARGE = re.compile(r"context|token|exceed")
+_STATUS_400 = re.compile(r"(?<!\d)400(?!\d)")
+
+# The words of `_PERHAPS_TOO_LARGE` are at home elsewhere too: an "invalid auth token", a "rate
+# limit exceeded", a "context deadline exceeded", an "unexpected token in JSON". To compress helps
+# against none of these, and to say so would hide the error that is to be seen to.
+_SOMETHING_ELSE = re.compile(
+    r"(?<!\d)(?:401|402|403|407|408|429)(?!\d)"
+    r"|auth|credential|unauthori|forbidden|permission|denied|api[ _-]?key|bearer|jwt|csrf"
+    r"|(?:access|refresh|bot|invalid|expired|revoked|missing) token"
+    r"|token (?:is |was |has )?(?:been )?(?:invalid|expired|revoked|missing|not valid)"
+    r"|rate.?limit|too many requests|quota|credit|billing|per (?:second|minute|hour|day)"
+    r"|deadline|time.?out|timed out|retries|recursion|cancell?ed"
+    r"|(?:unexpected|illegal|unknown) token|\bssl|certificate"
+)
+_HIDDEN_REASONING = "remained incomplete after"
+"""How an agent says that it only ever thought, to the end of its tries."""
+
+
+def normalize_empty_agent_response(
+    agent_result: Mapping[str, Any], response: str | None, *, history_len: int = 0
+) -> str:
+    """Return the reply of a turn: what the agent said, or what can be done where that is nothing.
+
+    An empty reply stays one where silence is right: a turn that was interrupted at work, and one
+    that only thought.
+    """
+    if response:
+        return response
+    if agent_result.get("failed"):
+        return _of_failure(_error(agent_result, "unknown error"), history_len)
+    calls = _count(agent_result.get("api_calls"))
+    if agent_result.get("interrupted"):
+        return "" if calls else "Your message was stopped before it was looked at. Send it again."
+    if calls:
+        return _of_work(agent_result)
+    if agent_result.get("partial"):
+        return ""
+    return "Your message was not processed: the turn before it was still ending. Send it again."
+
+
+def _of_failure(error: str, history_len: int) -> str:
+    if _is_too_large(error.lower(), history_len):
+        return (
+            "This session is too large for the model's context window. "
+            "Use /compact to make it smaller, or /reset to start afresh."
+        )
+    return f"The request failed: {error[:_OF_A_FAILURE]}\nTry again, or use /reset to start afresh."
+
+
+def _is_too_large(error: str, history_len: int) -> bool:
+    if _SURELY_TOO_LARGE.search(error):
+        return True
+    if _SOMETHING_ELSE.search(error):
+        return False
+    if _PERHAPS_TOO_LARGE.search(error):
+        return True
+    return history_len > _LONG_HISTORY and bool(_STATUS_400.search(error))
+
+
+def _of_work(agent_result: Mapping[str, Any]) -> str:
+    error = _error(agent_result, "it was not finished")
+    if _only_thought(agent_result, error):
+        return ""
+    if agent_result.get("partial"):
+        return f"Processing stopped: {error[:_OF_A_STOP]}. Try again."
+    return "The work was done, but no answer came of it. This may pass: send your message again."
+
+
+def _only_thought(agent_result: Mapping[str, Any], error: str) -> bool:
+    said = str(agent_result.get("final_response") or "").strip()
+    return (
+        bool(agent_result.get("partial"))
+        and _HIDDEN_REASONING in error.lower()
+        and said in ("", error.strip())
+    )
+
+
+def _error(agent_result: Mapping[str, Any], unknown: str) -> str:
+    return str(agent_result.get("error") or unknown)
+
+
+def _count(given: Any) -> int:
+    try:
+        return max(int(given or 0), 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,0 +1,306 @@
+"""The values that go in and out of the library; rows are mappings, everything else is frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+HomeKind = Literal["own", "hermes", "absent"]
+"""A home of our own, one of Hermes, or a Hermes home that has no state database."""
+
+LinkKind = Literal["continuation", "branch", "delegate", "other"]
+"""What `parent_session_id` means; only a continuation is the same conversation."""
+
+View = Literal["live", "full"]
+"""Live rows alone, or compacted ones too; rewound rows are in neither."""
+
+Status = Literal["open", "ended", "archived", "all"]
+Order = Literal["recent", "started", "size"]
+Mode = Literal["words", "substring"]
+Per = Literal["conversation", "message"]
+Matched = Literal["all", "prefix", "any", "substring", "text"]
+
+
+class SessionRow(TypedDict, total=False):
+    """One row of `sessions`, with the columns that this home has."""
+
+    id: str
+    source: str
+    user_id: str | None
+    session_key: str | None
+    chat_id: str | None
+    chat_type: str | None
+    thread_id: str | None
+    display_name: str | None
+    origin_json: str | None
+    expiry_finalized: int
+    model: str | None
+    model_config: str | None
+    system_prompt: str | None
+    parent_session_id: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: str | None
+    message_count: int
+    tool_call_count: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cwd: str | None
+    git_branch: str | None
+    git_repo_root: str | None
+    billing_provider: str | None
+    billing_base_url: str | None
+    billing_mode: str | None
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    cost_status: str | None
+    cost_source: str | None
+    pricing_version: str | None
+    title: str | None
+    api_call_count: int
+    handoff_state: str | None
+    handoff_platform: str | None
+    handoff_error: str | None
+    compression_failure_cooldown_until: float | None
+    compression_failure_error: str | None
+    compression_fallback_streak: int
+    profile_name: str | None
+    rewind_count: int
+    archived: int
+    pinned: int
+
+
+class MessageRow(TypedDict, total=False):
+    """One row of `messages`; `content` and `tool_calls` are decoded, other JSON is as stored."""
+
+    id: int
+    session_id: str
+    role: str
+    content: Any
+    tool_call_id: str | None
+    tool_calls: list[dict[str, Any]] | None
+    tool_name: str | None
+    effect_disposition: str | None
+    timestamp: float
+    token_count: int | None
+    finish_reason: str | None
+    reasoning: str | None
+    reasoning_content: str | None
+    reasoning_details: str | None
+    codex_reasoning_items: str | None
+    codex_message_items: str | None
+    platform_message_id: str | None
+    observed: int
+    active: int
+    compacted: int
+    api_content: str | None
+
+
+class Revision(NamedTuple):
+    """What a session is at one moment; equal revisions mean that nothing was changed."""
+
+    last_id: int
+    live: int
+    compacted: int
+    rewinds: int
+    ended_at: float | None
+
+
+class Appended(int):
+    """The id of an appended message, with the revision of its session before and after."""
+
+    before: Revision
+    after: Revision
+
+    def __new__(cls, message_id: int, before: Revision, after: Revision) -> Self:
+        """Carry the revisions along with the id."""
+        appended = super().__new__(cls, message_id)
+        appended.before = before
+        appended.after = after
+        return appended
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedMany:
+    """The ids of appended messages, with the revision of their session before and after."""
+
+    ids: tuple[int, ...]
+    before: Revision
+    after: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list, with the cursor of the next part; None at the end."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """Which sessions; every condition that is given must hold.
+
+    Message counts are live rows, counted; `active_*` is the time of the last message, or of the
+    start where there is none. `project` is a folder: a working folder or git root in or below it.
+    """
+
+    ids: tuple[str, ...] | None = None
+    words: str | None = None
+    source: tuple[str, ...] | None = None
+    status: Status | None = None
+    project: str | None = None
+    started_after: float | None = None
+    started_before: float | None = None
+    active_after: float | None = None
+    active_before: float | None = None
+    title_like: str | None = None
+    end_reason: str | None = None
+    cwd_prefix: str | None = None
+    min_messages: int | None = None
+    max_messages: int | None = None
+    model_like: str | None = None
+    provider: str | None = None
+    user_id: str | None = None
+    chat_id: str | None = None
+    chat_type: str | None = None
+    branch_like: str | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    min_cost: float | None = None
+    max_cost: float | None = None
+    min_tool_calls: int | None = None
+    max_tool_calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """One line of a list: a conversation, which is its tip with the start of its root."""
+
+    id: str
+    root_id: str
+    title: str | None
+    preview: str
+    source: str
+    status: Literal["open", "ended", "archived"]
+    started_at: float
+    last_active_at: float
+    ended_at: float | None
+    end_reason: str | None
+    messages: int
+    project: str | None
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Some messages of a session in the order of their ids, and whether there are more."""
+
+    messages: list[MessageRow]
+    more_before: bool
+    more_after: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """What a rewind took back."""
+
+    target: MessageRow
+    rewound: int
+    last_id: int | None
+    """The newest message that is still live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One found message, with its conversation."""
+
+    session_id: str
+    message_id: int
+    role: str
+    at: float
+    snippet: str
+    title: str | None
+    source: str
+    compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Hits, best first, and how the query was understood.
+
+    `searched_back_to` is the time of the oldest message that was looked at, where that was not all;
+    the cursor goes on from there.
+    """
+
+    hits: list[Hit]
+    matched: Matched
+    searched_back_to: float | None = None
+    next_cursor: str | None = None
+
+
+EventType = Literal["message", "session_started", "session_ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that was committed."""
+
+    type: EventType
+    at: float
+    session_id: str
+    message_id: int | None = None
+    role: str | None = None
+    text: str | None = None
+    title: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What was committed since a cursor; after a gap, list again."""
+
+    events: list[Event]
+    cursor: str
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a check found wrong."""
+
+    code: str
+    count: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes on disk; `tables` and `index` are estimates unless `exact`."""
+
+    db: int
+    wal: int
+    free: int
+    index: int
+    tables: Mapping[str, int] = field(default_factory=dict)
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Another process that has the database open; its name where the system tells."""
+
+    pid: int
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name or 'process'} (pid {self.pid})"

@@ -1,0 +1,1 @@
+"""The session store: which chat is in which session now."""

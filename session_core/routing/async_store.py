@@ -1,0 +1,56 @@
+"""`AsyncSessionStore`: the same store for coroutines, each call in a worker thread.
+
+It holds no logic: each name below is the method of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from anyio import to_thread
+
+from session_core.routing.store import SessionStore
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _in_thread(
+    method: Callable[Concatenate[SessionStore, P], R],
+) -> Callable[Concatenate[AsyncSessionStore, P], Awaitable[R]]:
+    @wraps(method)
+    async def call(self: AsyncSessionStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await to_thread.run_sync(partial(method, self.store, *args, **kwargs))
+
+    return call
+
+
+class AsyncSessionStore:
+    """Wraps a store; what the methods do is said there."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+
+    get = _in_thread(SessionStore.get)
+    entries = _in_thread(SessionStore.entries)
+    peek_session_id = _in_thread(SessionStore.peek_session_id)
+    lookup_by_session_id = _in_thread(SessionStore.lookup_by_session_id)
+    list_sessions = _in_thread(SessionStore.list_sessions)
+    get_or_create_session = _in_thread(SessionStore.get_or_create_session)
+    reset_session = _in_thread(SessionStore.reset_session)
+    switch_session = _in_thread(SessionStore.switch_session)
+    follow = _in_thread(SessionStore.follow)
+    save = _in_thread(SessionStore.save)
+    update_session = _in_thread(SessionStore.update_session)
+    suspend_session = _in_thread(SessionStore.suspend_session)
+    suspend_recently_active = _in_thread(SessionStore.suspend_recently_active)
+    mark_resume_pending = _in_thread(SessionStore.mark_resume_pending)
+    clear_resume_pending = _in_thread(SessionStore.clear_resume_pending)
+    set_model_override = _in_thread(SessionStore.set_model_override)
+    set_expiry_finalized = _in_thread(SessionStore.set_expiry_finalized)
+    prune_old_entries = _in_thread(SessionStore.prune_old_entries)
+    remove = _in_thread(SessionStore.remove)
+    check_against_state = _in_thread(SessionStore.check_against_state)
+    close = _in_thread(SessionStore.close)

@@ -1,0 +1,198 @@
+"""One entry of the session store, and how it is written and read.
+
+What is not known by name is kept through a round trip. Times are naive local ones, as they have
+always been stored; one with a zone is brought to local time when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from session_core.errors import InvalidInput
+from session_core.keys import (
+    Platform,
+    SessionSource,
+    as_platform,
+    as_text,
+    check_session_id,
+    check_session_key,
+)
+
+_OVERRIDE = ("model", "provider", "base_url")
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "total_tokens",
+    "last_prompt_tokens",
+)
+_FLAGS = (
+    "suspended",
+    "resume_pending",
+    "is_fresh_reset",
+    "was_auto_reset",
+    "reset_had_activity",
+)
+_TEXTS = ("display_name", "platform", "resume_reason", "auto_reset_reason")
+
+
+@dataclass(slots=True)
+class SessionEntry:
+    """Which session a chat is in, and in what state that is."""
+
+    session_key: str
+    session_id: str
+    created_at: datetime
+    updated_at: datetime
+    origin: SessionSource | None = None
+    display_name: str | None = None
+    platform: Platform | str | None = None
+    chat_type: str = "dm"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    total_tokens: int = 0
+    last_prompt_tokens: int = 0
+    estimated_cost_usd: float = 0.0
+    cost_status: str = "unknown"
+    expiry_finalized: bool = False
+    suspended: bool = False
+    resume_pending: bool = False
+    resume_reason: str | None = None
+    last_resume_marked_at: datetime | None = None
+    is_fresh_reset: bool = False
+    was_auto_reset: bool = False
+    auto_reset_reason: str | None = None
+    reset_had_activity: bool = False
+    model_override: dict[str, str] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    stored: str | None = field(default=None, repr=False, compare=False)
+    """The text that it was read from or last written as, by which a lost update is noticed."""
+
+    def __post_init__(self) -> None:
+        check_session_key(self.session_key)
+        check_session_id(self.session_id)
+        self.created_at = local(self.created_at)
+        self.updated_at = local(self.updated_at)
+        if self.last_resume_marked_at is not None:
+            self.last_resume_marked_at = local(self.last_resume_marked_at)
+        self.platform = as_platform(self.platform) if self.platform else None
+
+    def copy(self) -> SessionEntry:
+        """Return an entry that can be changed without changing this one."""
+        return replace(
+            self,
+            origin=self.origin and self.origin.copy(),
+            model_override=self.model_override and dict(self.model_override),
+            extra=dict(self.extra),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is stored, in the order in which it has always been."""
+        stored: dict[str, Any] = {
+            "session_key": self.session_key,
+            "session_id": self.session_id,
+            "created_at": local(self.created_at).isoformat(),
+            "updated_at": local(self.updated_at).isoformat(),
+            "display_name": self.display_name,
+            "platform": None if self.platform is None else str(self.platform),
+            "chat_type": self.chat_type,
+        }
+        stored |= {name: getattr(self, name) for name in _COUNTS}
+        marked_at = self.last_resume_marked_at
+        stored |= {
+            "estimated_cost_usd": self.estimated_cost_usd,
+            "cost_status": self.cost_status,
+            "expiry_finalized": self.expiry_finalized,
+            "suspended": self.suspended,
+            "resume_pending": self.resume_pending,
+            "resume_reason": self.resume_reason,
+            "last_resume_marked_at": local(marked_at).isoformat() if marked_at else None,
+            "is_fresh_reset": self.is_fresh_reset,
+            "was_auto_reset": self.was_auto_reset,
+            "auto_reset_reason": self.auto_reset_reason,
+            "reset_had_activity": self.reset_had_activity,
+        }
+        override = _without_secrets(self.model_override)
+        stored |= {"model_override": override} if override else {}
+        if self.origin is not None:
+            stored["origin"] = self.origin.to_dict()
+        return stored | self.extra | stored
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> SessionEntry:
+        """Return the entry that was stored.
+
+        Raises:
+            InvalidInput: a required field is missing, a time is none, an id is not safe.
+        """
+        if not isinstance(stored, Mapping):
+            raise InvalidInput("an entry is an object")
+        given = dict(stored)
+        try:
+            values = {name: given.pop(name) for name in ("session_key", "session_id")}
+            values |= {name: _time(given.pop(name)) for name in ("created_at", "updated_at")}
+        except KeyError as error:
+            raise InvalidInput(f"an entry has no {error.args[0]}") from error
+        flushed = given.pop("memory_flushed", False)
+        values["expiry_finalized"] = bool(given.pop("expiry_finalized", flushed))
+        values |= {name: bool(given.pop(name, False)) for name in _FLAGS}
+        values |= {name: _number(given.pop(name, 0)) for name in _COUNTS}
+        values["estimated_cost_usd"] = _number(given.pop("estimated_cost_usd", 0.0))
+        values |= {name: as_text(given.pop(name, None)) for name in _TEXTS}
+        values["chat_type"] = as_text(given.pop("chat_type", None)) or "dm"
+        values["cost_status"] = as_text(given.pop("cost_status", None)) or "unknown"
+        values["last_resume_marked_at"] = _time_if_one(given.pop("last_resume_marked_at", None))
+        values["model_override"] = _without_secrets(given.pop("model_override", None))
+        origin = given.pop("origin", None)
+        if isinstance(origin, Mapping):
+            values["origin"] = SessionSource.from_dict(origin)
+        elif origin is not None:  # nothing that can be used, and nothing to throw away
+            given["origin"] = origin
+        return cls(**values, extra=given)
+
+
+def local(time: datetime) -> datetime:
+    """Return a time as naive local time.
+
+    Raises:
+        InvalidInput: it is none that a calendar has here.
+    """
+    if not isinstance(time, datetime):
+        raise InvalidInput("a time of an entry is a datetime")
+    try:
+        return time.astimezone().replace(tzinfo=None) if time.tzinfo else time
+    except (OverflowError, OSError, ValueError) as error:
+        raise InvalidInput("a time of an entry is at the end of the calendar") from error
+
+
+def _time(stored: Any) -> datetime:
+    try:
+        return local(datetime.fromisoformat(stored.replace("Z", "+00:00")))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInput("a time of an entry is not ISO 8601") from error
+
+
+def _time_if_one(stored: Any) -> datetime | None:
+    """Return an optional time; a broken one costs no entry."""
+    try:
+        return _time(stored) if stored else None
+    except InvalidInput:
+        return None
+
+
+def _number(stored: Any) -> Any:
+    is_one = isinstance(stored, (int, float)) and not isinstance(stored, bool)
+    return stored if is_one else 0
+
+
+def _without_secrets(override: Any) -> dict[str, str] | None:
+    """Return what of a model override is stored; a key of an interface never is."""
+    if not isinstance(override, Mapping):
+        return None
+    return {name: str(value) for name in _OVERRIDE if (value := override.get(name))} or None

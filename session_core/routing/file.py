@@ -1,0 +1,104 @@
+"""Entries in sessions.json alone, for a store without a table.
+
+The file is read again when somebody else has changed it, and written as a whole under a lock file,
+so that two processes do not take each other's entries away.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from session_core._files import exclusive
+from session_core.errors import Conflict
+from session_core.routing.entries import SessionEntry
+from session_core.routing.mirror import Mirror
+
+LOCK = ".sessions.lock"
+
+Entries = dict[str, SessionEntry]
+
+
+class File:
+    """Entries in one file."""
+
+    def __init__(
+        self, folder: Path, *, explained: bool = True, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._mirror = Mirror(folder, explained=explained, clock=clock)
+        self._lock_path = folder / LOCK
+        self._lock = threading.RLock()
+        self._problems: dict[str, None] = {}
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read, and what was set aside."""
+        return [*self._mirror.problems, *self._problems]
+
+    def get(self, key: str) -> SessionEntry | None:
+        """Return the entry of a key as it is now; it is the caller's own."""
+        with self._lock:
+            stored = self._mirror.read().entries.get(key)
+        return None if stored is None else self._parse(key, stored)
+
+    def all(self) -> Entries:
+        """Return all entries."""
+        with self._lock:
+            stored = dict(self._mirror.read().entries)
+        parsed = ((key, self._parse(key, value)) for key, value in stored.items())
+        return {key: entry for key, entry in parsed if entry is not None}
+
+    def settle(self) -> None:
+        """Remove what killed writers have left."""
+        self._mirror.sweep()
+
+    def put(self, key: str, entry: SessionEntry) -> None:
+        """Store an entry; a text that is the same is not written again."""
+        text = json.dumps(entry.to_dict())
+        if text == entry.stored:
+            return
+        with self._lock, exclusive(self._lock_path):
+            entries = self._mirror.read().entries
+            if _text(entries.get(key)) != entry.stored:
+                raise Conflict(f"the route of {key} was changed since; read it again")
+            self._write({**entries, key: json.loads(text)})
+        entry.stored = text
+
+    def remove(self, entries: Entries) -> list[str]:
+        """Remove entries that are still as they were read; return the keys of those."""
+        with self._lock, exclusive(self._lock_path):
+            stored = self._mirror.read().entries
+            removed = [
+                key for key, entry in entries.items() if _text(stored.get(key)) == entry.stored
+            ]
+            if removed:
+                self._write({k: value for k, value in stored.items() if k not in removed})
+            return removed
+
+    def changed(self, *, urgent: bool) -> None:
+        """There is nothing behind the file."""
+
+    def close(self) -> None:
+        """Everything is written already."""
+
+    def _write(self, entries: Mapping[str, Any]) -> None:
+        self._mirror.write(
+            f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items()
+        )
+
+    def _parse(self, key: str, stored: Mapping[str, Any]) -> SessionEntry | None:
+        try:
+            entry = SessionEntry.from_dict(stored)
+        except (ValueError, TypeError, AttributeError) as error:
+            self._problems[f"the route of {key} cannot be read: {error}"] = None
+            return None
+        entry.stored = _text(stored)
+        return entry
+
+
+def _text(stored: Mapping[str, Any] | None) -> str | None:
+    return None if stored is None else json.dumps(stored)

@@ -1,0 +1,125 @@
+"""sessions.json: the legacy mirror of the routes, or the routes themselves without a database.
+
+`_README` comes first; every key that begins with `_` is metadata: skipped by every reader, kept by
+every writer. What cannot be read is set aside under a new name before anything takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from session_core import _files
+
+NAME = "sessions.json"
+PREFIX = ".sessions_"
+
+README = (
+    "This file is a mirror of the routing index: it says which session each chat is in now. The "
+    "index itself is the table gateway_routing in state.db, and this is not the list of sessions: "
+    "all of them (CLI, TUI, gateway) are in state.db too; 'hermes sessions list' or "
+    "'mcp-sessions list' shows them. To do without this file set gateway.write_sessions_json to "
+    "false in config.yaml."
+)
+
+_STALE_S = 3600.0
+
+Signature = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a mirror holds: entries as they are stored, metadata, and what is no entry."""
+
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    odd: dict[str, Any] = field(default_factory=dict)
+    broken: bool = False
+
+
+class Mirror:
+    """Reads and writes one sessions.json."""
+
+    def __init__(
+        self, folder: Path, *, explained: bool = True, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = folder / NAME
+        # Hermes 0.17 reads nothing of a file that begins with a text.
+        self._explanation = {"_README": README} if explained else {}
+        self.problems: list[str] = []
+        self._clock = clock
+        self._contents = Contents()
+        self._signature: Signature | None = None
+        self._written = False
+
+    def read(self, *, with_entries: bool = True) -> Contents:
+        """Return what the file holds; it is read again only when it was changed.
+
+        Without entries, what this object wrote itself need not be read at all.
+        """
+        signature = self.signature()
+        if signature is None:
+            self._contents = Contents()
+        elif signature != self._signature or (with_entries and self._written):
+            self._contents = self._parse()
+        self._signature, self._written = signature, self._written and not with_entries
+        return self._contents
+
+    def signature(self) -> Signature | None:
+        """Return what changes whenever the file does, None where there is none."""
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+    def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
+        """Write members of a JSON object, after the metadata and before what is no entry."""
+        contents = self.read(with_entries=False)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if contents.broken:
+            aside = _files.set_aside(self.path, self._clock())
+            self.problems.append(f"{self.path} was broken and is now {aside.name}")
+            contents = Contents()
+        metadata = {**self._explanation, **contents.metadata}
+        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in metadata.items()]
+        lines += members
+        rest = {**contents.odd, **(odd or {})}
+        lines += [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in rest.items()]
+        text = "{\n" + ",\n".join(lines) + "\n}\n"
+        _files.write_atomic(self.path, (text.encode(),), prefix=PREFIX)
+        self._contents = Contents(metadata=metadata, odd=contents.odd)
+        self._signature, self._written = self.signature(), True
+
+    def sweep(self) -> None:
+        """Remove what killed writers have left."""
+        if self.path.parent.is_dir():
+            now = self._clock()
+            _files.sweep(self.path.parent, PREFIX, older_than_s=_STALE_S, now=now)
+
+    def _parse(self) -> Contents:
+        try:
+            loaded = json.loads(self.path.read_bytes().decode("utf-8-sig"))
+        except (OSError, ValueError, RecursionError) as error:
+            self.problems.append(f"{self.path} cannot be read: {type(error).__name__}")
+            return Contents(broken=True)
+        if not isinstance(loaded, dict):
+            self.problems.append(f"{self.path} holds no object")
+            return Contents(broken=True)
+        return self._sort(loaded)
+
+    def _sort(self, loaded: Mapping[str, Any]) -> Contents:
+        contents = Contents()
+        for name, value in loaded.items():
+            if name.startswith("_"):
+                contents.metadata[name] = value
+            elif isinstance(value, dict):
+                contents.entries[name] = value
+            else:
+                contents.odd[name] = value
+                self.problems.append(f"{name} in {self.path} is no entry")
+        return contents

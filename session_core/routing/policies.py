@@ -1,0 +1,96 @@
+"""When a chat starts afresh by itself, and when its entry is dropped: decisions, and nothing else.
+
+Times are naive local ones, as entries store them, so a change of the clock is seen as it is on the
+wall. Where the hour of a daily reset is skipped, the reset is at the first moment after it; where
+it comes twice, the reset is at the first of both, and what is said between them does not reset
+again. An idle time across such a change is an hour shorter or longer than it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from session_core.routing.entries import SessionEntry, local
+
+if TYPE_CHECKING:
+    from session_core.settings import SessionResetPolicy
+
+Active = Callable[[str], bool]
+"""Whether a process of a chat is at work, by session key."""
+
+_RESETTING = ("idle", "daily", "both")
+
+
+def reset_reason(
+    entry: SessionEntry,
+    policy: SessionResetPolicy,
+    now: datetime,
+    *,
+    has_active_processes: Active | None = None,
+) -> str | None:
+    """Return why the policy ends the session of an entry now: `idle`, `daily`, or None.
+
+    At the boundary itself nothing ends yet; a time in the future never does, nor a chat with a
+    process at work.
+    """
+    reason = _by_the_clock(entry, policy, now)
+    if reason is None or _is_active(entry, has_active_processes):
+        return None
+    return reason
+
+
+def resume_expired(
+    entry: SessionEntry, policy: SessionResetPolicy, now: datetime, freshness_s: float
+) -> bool:
+    """Whether a session that a restart interrupted has waited too long to be gone on with.
+
+    Asked where `reset_reason` has none; no time is too long where nothing ever resets, nor with
+    a freshness of 0 or less.
+    """
+    if not entry.resume_pending or policy.mode not in _RESETTING or freshness_s <= 0:
+        return False
+    since = entry.last_resume_marked_at or entry.updated_at
+    return _elapsed(since, now).total_seconds() > freshness_s
+
+
+def prunable(
+    entry: SessionEntry, max_age_days: int | None, now: datetime, active: Active | None = None
+) -> bool:
+    """Whether an entry is dropped for its age since the last message; 0 days or less drop none."""
+    if max_age_days is None or max_age_days <= 0 or entry.suspended:
+        return False
+    is_old = _elapsed(entry.updated_at, now) / timedelta(days=1) > max_age_days
+    return is_old and not _is_active(entry, active)
+
+
+def _by_the_clock(entry: SessionEntry, policy: SessionResetPolicy, now: datetime) -> str | None:
+    if policy.mode in ("idle", "both"):
+        idle = _elapsed(entry.updated_at, now) / timedelta(minutes=1)
+        if idle > policy.idle_minutes:
+            return "idle"
+    if policy.mode in ("daily", "both") and local(entry.updated_at) < _last_boundary(policy, now):
+        return "daily"
+    return None
+
+
+def _last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
+    here = local(now)
+    today = here.replace(hour=policy.at_hour, minute=0, second=0, microsecond=0)
+    return today if today <= here else today - timedelta(days=1)
+
+
+def _elapsed(since: datetime, now: datetime) -> timedelta:
+    """Return the time between two, of which either may have been given a zone."""
+    return local(now) - local(since)
+
+
+def _is_active(entry: SessionEntry, active: Active | None) -> bool:
+    """Whether a process is at work; one that cannot be asked counts as one that is."""
+    if active is None:
+        return False
+    try:
+        return bool(active(entry.session_key))
+    except Exception:  # noqa: BLE001 -- somebody else's code, and a session must not end for it
+        return True

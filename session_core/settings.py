@@ -1,0 +1,239 @@
+"""What the session store is told by configuration: `config.yaml` and the older `gateway.json`.
+
+No file and no value stops a start: what cannot be used gives way to its default, and
+`GatewayConfig.problems` says so. A live gateway reads the same files, so what they say means here
+what it means there. Importing this loads pydantic; nothing else in the library needs it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+
+from session_core._configuration import WORDS, Found, Problem, shown
+from session_core.keys import Platform, as_platform
+
+MODES = ("none", "idle", "daily", "both")
+
+
+def _truth(given: Any) -> Any:
+    """Return what people write for yes and no as a bool."""
+    if isinstance(given, str):
+        return WORDS.get(given.strip().lower(), given)
+    return bool(given) if isinstance(given, (int, float)) else given
+
+
+def _number(given: Any) -> Any:
+    """Return a finite number; yes and no are none."""
+    if isinstance(given, str):
+        given = float(given)
+    if isinstance(given, float) and math.isfinite(given):
+        return int(given) if given.is_integer() else given
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError("no number")  # noqa: TRY004 -- what a validator may raise
+    return given
+
+
+def _days(given: Any) -> Any:
+    """Return whole days: less than none is 0, and so is `off`."""
+    if given is False:
+        return 0
+    return max(int(given if isinstance(given, str) else _number(given)), 0)
+
+
+def _mode(given: Any) -> Any:
+    return "none" if given is False else given  # what YAML makes of `off`
+
+
+def _folder(given: Any) -> Any:
+    return None if given == "" else given
+
+
+def _names(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+def _policies(given: Any, info: ValidationInfo) -> Any:
+    """Return policies by name; one that is broken is like none, and costs no other."""
+    if not isinstance(given, Mapping):
+        return given
+    policies = {}
+    for key, policy in given.items():
+        name = str(as_platform(key)) if info.field_name == "reset_by_platform" else str(key)
+        if not isinstance(policy, (Mapping, SessionResetPolicy, type(None))):
+            _report(info, name, f"cannot be {shown(policy)}")
+        with _below(info, name):
+            policies[name] = SessionResetPolicy.from_dict(policy, info.context)
+    return policies
+
+
+Truth = Annotated[bool, BeforeValidator(_truth)]
+Number = Annotated[int | float, BeforeValidator(_number)]
+Minutes = Annotated[int | float, Field(gt=0), BeforeValidator(_number)]
+Hour = Annotated[int, Field(ge=0, le=23), BeforeValidator(_number)]
+Days = Annotated[int, BeforeValidator(_days)]
+Folder = Annotated[Path | None, BeforeValidator(_folder)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+
+
+class _Settings(BaseModel):
+    """Values of which each that cannot be used gives way to its default; unknown ones are kept.
+
+    Where the context is a list, it gets what could not be used.
+    """
+
+    model_config = ConfigDict(extra="allow", populate_by_name=True, validate_assignment=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_text_keys(cls, given: Any) -> Any:
+        """Take a key that YAML made a number or a bool as text, so that it costs no other."""
+        return {str(key): given[key] for key in given} if isinstance(given, Mapping) else given
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _or_default(
+        cls, given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Any:
+        name = str(info.field_name)
+        if given is not None:  # a key without a value says nothing
+            try:
+                with _below(info, name):
+                    return handler(given)
+            except ValidationError:
+                _report(info, name, f"cannot be {shown(given)}")
+        return cls.model_fields[name].get_default(call_default_factory=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Leave out what is not known here: some of it is secret."""
+        return ((name, getattr(self, name)) for name in type(self).model_fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what can be stored as JSON, and all that is not known here with it."""
+        return self.model_dump(mode="json")
+
+
+class SessionResetPolicy(_Settings):
+    """When a chat starts afresh by itself; a mode that is not known is like none."""
+
+    mode: Annotated[str, BeforeValidator(_mode)] = "none"
+    at_hour: Hour = 4
+    idle_minutes: Minutes = 1440
+    notify: Truth = True
+    notify_exclude_platforms: Names = Field(
+        default=("api_server", "webhook"),
+        validation_alias=AliasChoices("notify_exclude_platforms", "notify_exclude"),
+    )
+    bg_process_max_age_hours: Number = 24
+
+    @field_validator("mode")
+    @classmethod
+    def _say_unknown(cls, mode: str, info: ValidationInfo) -> str:
+        if mode not in MODES:
+            _report(info, "mode", f"is {shown(mode)}, which is like none")
+        return mode
+
+    @property
+    def notify_exclude(self) -> tuple[str, ...]:
+        """The platforms on which nobody is told that a chat starts afresh."""
+        return self.notify_exclude_platforms
+
+    @classmethod
+    def from_dict(cls, stored: Any, problems: list[Problem] | None = None) -> SessionResetPolicy:
+        """Return the policy that was stored."""
+        if isinstance(stored, SessionResetPolicy):
+            return stored
+        return cls.model_validate(stored if isinstance(stored, Mapping) else {}, context=problems)
+
+
+PoliciesByName = Annotated[dict[str, SessionResetPolicy], BeforeValidator(_policies)]
+
+
+class GatewayConfig(_Settings):
+    """What a session store is told; a policy for a platform comes before one for a type of chat."""
+
+    default_reset_policy: SessionResetPolicy = Field(default_factory=SessionResetPolicy)
+    reset_by_type: PoliciesByName = Field(default_factory=dict)
+    reset_by_platform: PoliciesByName = Field(default_factory=dict)
+    sessions_dir: Folder = None
+    write_sessions_json: Truth = True
+    group_sessions_per_user: Truth = True
+    thread_sessions_per_user: Truth = False
+    multiplex_profiles: Truth = False
+    session_store_max_age_days: Days = 90
+    sessions: dict[str, Any] = Field(default_factory=dict)
+
+    _problems: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be used, a sentence each, when this was loaded or made from a dict."""
+        return self._problems
+
+    def policy_for(
+        self, platform: Platform | str | None = None, chat_type: str | None = None
+    ) -> SessionResetPolicy:
+        """Return the policy of a chat: that of its platform, of its type, or the default."""
+        name = str(as_platform(platform)) if platform else ""
+        by_type = self.reset_by_type.get(chat_type or "", self.default_reset_policy)
+        return self.reset_by_platform.get(name, by_type)
+
+    @classmethod
+    def from_dict(cls, stored: Any) -> GatewayConfig:
+        """Return the configuration that was stored."""
+        return cls._of(Found(dict(stored) if isinstance(stored, Mapping) else {}))
+
+    @classmethod
+    def load(
+        cls, home: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+    ) -> GatewayConfig:
+        """Return the configuration of a home, which never raises.
+
+        The environment comes before `config.yaml`, and that before `gateway.json`.
+        """
+        found = Found()
+        found.add_json(Path(home, "gateway.json"))
+        found.add_yaml(Path(home, "config.yaml"))
+        found.add_environment(os.environ if environ is None else environ)
+        config = cls._of(found)
+        # Relative to the home: the working folder of the gateway is not known here.
+        config.sessions_dir = Path(home, config.sessions_dir or "sessions")
+        return config
+
+    @classmethod
+    def _of(cls, found: Found) -> GatewayConfig:
+        config = cls.model_validate(found.values, context=found.problems)
+        config._problems = found.sentences()  # noqa: SLF001 -- its own
+        return config
+
+
+def _report(info: ValidationInfo, name: str, what: str) -> None:
+    if info.context is not None:
+        info.context.append(((name,) if name else (), what))
+
+
+@contextmanager
+def _below(info: ValidationInfo, name: str) -> Iterator[None]:
+    """What is reported meanwhile is in this field."""
+    problems = info.context if info.context is not None else []
+    before = len(problems)
+    yield
+    problems[before:] = [((name, *path), what) for path, what in problems[before:]]

@@ -1,0 +1,1 @@
+"""The state database: every conversation of a home."""

@@ -1,0 +1,112 @@
+r"""How a message's content and its JSON columns are stored, and how they read.
+
+Text is stored as it is; a list or a mapping behind the marker ``"\x00json:"``, which hides it from
+SQL text functions. Everything above this file sees decoded content only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from session_core.errors import InvalidInput
+
+MARKER = "\x00json:"
+
+_TEXT_PARTS = ("text", "input_text", "output_text")
+
+
+def encode(content: Any) -> str | bytes | float | None:
+    """Return what is stored for `content`."""
+    if content is None or isinstance(content, (bytes, int, float)):
+        return content
+    if isinstance(content, str):
+        return clean_text(content)
+    return MARKER + _dump(content)
+
+
+def decode(stored: Any) -> Any:
+    """Return the content that was stored; what cannot be decoded is returned as it is."""
+    if isinstance(stored, str) and stored.startswith(MARKER):
+        try:
+            return _load(stored[len(MARKER) :])
+        except (ValueError, RecursionError):
+            return stored
+    return stored
+
+
+def encode_json(value: Any) -> str | None:
+    """Return the text of a JSON column: None and empty are NULL, text is taken as it is."""
+    if value is None or value in ([], {}):
+        return None
+    return clean_text(value) if isinstance(value, str) else _dump(value)
+
+
+def _load(stored: str | bytes) -> Any:
+    value = json.loads(stored)
+    half = "\\ud" if isinstance(stored, str) else b"\\ud"
+    # An escape may stand for half a character, which nothing above this could send or index.
+    return _mended(value) if half in stored.lower() else value  # type: ignore[operator]
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(key): _mended(item) for key, item in value.items()}
+    return value
+
+
+def _dump(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("content and tool calls are text, numbers, bytes or JSON") from error
+
+
+def decode_json(stored: Any) -> Any:
+    """Return the value of a JSON column, or None where it is empty or broken."""
+    if not stored:
+        return None
+    try:
+        return _load(stored)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def clean_text(text: str) -> str:
+    """Replace lone surrogates, which no database takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
+    return text
+
+
+def plain_text(content: Any) -> str:
+    """Return what a person would read of decoded content: its text parts, images left out."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, bytes):
+        return content.decode("utf-8", "replace")
+    if isinstance(content, list):
+        return "\n".join(filter(None, (_part_text(part) for part in content)))
+    if isinstance(content, Mapping):
+        return _part_text(content)
+    return str(content)
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping):
+        return ""
+    if part.get("type", "text") in _TEXT_PARTS or "text" in part:
+        text = part.get("text")
+        return text if isinstance(text, str) else ""
+    return plain_text(part.get("content"))

@@ -1,0 +1,375 @@
+"""What every engine of the state database promises.
+
+`tests/contract/` proves it for each engine, and nothing above `state/` knows which one it has.
+Content is decoded, cursors are opaque and made by the engine, times are UTC epoch seconds, the
+order of messages is the order of their ids whatever their times say. An unknown session or message
+is `NotFound`, an argument that makes no sense `InvalidInput`; both change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from session_core.models import (
+    Appended,
+    AppendedMany,
+    Changes,
+    Finding,
+    HomeKind,
+    LinkKind,
+    MessageRow,
+    Mode,
+    Order,
+    Page,
+    Per,
+    Revision,
+    Rewound,
+    SearchResult,
+    SessionFilter,
+    SessionRow,
+    SessionSummary,
+    Sizes,
+    View,
+    Window,
+)
+
+
+class StateDatabase(Protocol):
+    """Sessions, messages, lineage, lists, search, upkeep and the change feed of one home."""
+
+    # -- the database ------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> HomeKind:
+        """Whose home this is."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All that this thread changes inside is one transaction, or nothing of it is."""
+
+    def close(self) -> None:
+        """Close it; what was returned before is durable."""
+
+    def get_meta(self, key: str) -> str | None:
+        """Return a value of `state_meta`."""
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Store a value in `state_meta`."""
+
+    # -- sessions ----------------------------------------------------------------------------
+
+    def create_session(
+        self,
+        /,
+        session_id: str,
+        source: str,
+        *,
+        model: str | None = None,
+        parent_session_id: str | None = None,
+        started_at: float | None = None,
+        **fields: Any,
+    ) -> str:
+        """Create a session, or fill what is empty in the one that is there; return its id."""
+
+    def get_session(self, session_id: str) -> SessionRow | None:
+        """Return a session's row."""
+
+    def resolve_session_id(self, session: str) -> str | None:
+        """Return the id that `session` is, or is the only prefix of."""
+
+    def update_session(self, /, session_id: str, **fields: Any) -> bool:
+        """Overwrite columns of a session; return whether it is there."""
+
+    def end_session(self, session_id: str, end_reason: str | None) -> bool:
+        """End a session unless it has ended already: the first reason wins."""
+
+    def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
+        """End a session by a reset, also one that was only closed by its agent."""
+
+    def reopen_session(self, session_id: str) -> bool:
+        """Forget that a session has ended."""
+
+    def set_session_archived(self, session_id: str, archived: bool) -> int:
+        """Archive a whole conversation or bring it back; return how many rows changed."""
+
+    def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> bool:
+        """Note that the hooks of an expired session were called."""
+
+    def record_gateway_session_peer(
+        self,
+        session_id: str,
+        *,
+        source: str,
+        user_id: str | None = None,
+        session_key: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+        display_name: str | None = None,
+        origin_json: str | None = None,
+    ) -> bool:
+        """Store which chat a session belongs to; the last two only where they are given."""
+
+    def update_token_counts(
+        self, /, session_id: str, *, absolute: bool = False, **counts: Any
+    ) -> None:
+        """Add to the token and cost columns and to the row of the model, or set them."""
+
+    def record_auxiliary_usage(
+        self, /, session_id: str, task: str, *, model: str | None = None, **counts: Any
+    ) -> None:
+        """Account a call beside the conversation (vision, titles, compression) to its task."""
+
+    def model_usage(self, session_id: str) -> list[dict[str, Any]]:
+        """Return what each model used in a session."""
+
+    def revision(self, session_id: str) -> Revision:
+        """Return what the session is now, in one statement."""
+
+    # -- titles ------------------------------------------------------------------------------
+
+    def set_session_title(self, session_id: str, title: str | None) -> bool:
+        """Set or clear a title; it moves from an ancestor of the same conversation.
+
+        Raises:
+            TitleTaken: another conversation has it.
+            InvalidInput: it is too long.
+        """
+
+    def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
+        """Set a title where there is none; return whether it was set."""
+
+    def get_session_title(self, session_id: str) -> str | None:
+        """Return the title of a session."""
+
+    def get_session_by_title(self, title: str) -> SessionRow | None:
+        """Return the session with exactly this title."""
+
+    def resolve_session_by_title(self, title: str) -> str | None:
+        """Return the newest session of the lineage of this title, else the one that has it."""
+
+    def get_next_title_in_lineage(self, base_title: str) -> str:
+        """Return the next free title: "Trip", then "Trip #2"."""
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def append_message(
+        self,
+        /,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        *,
+        create: Mapping[str, Any] | None = None,
+        expect: Revision | None = None,
+        **columns: Any,
+    ) -> Appended:
+        """Append a message and return its id, with the revision before and after.
+
+        With `create`, the fields of `create_session`, a session that is not there yet is created
+        in the same step. With `expect`, a session that was changed since is a `Conflict`.
+        `columns` are those of `MessageRow`; a time that is not given is now.
+        """
+
+    def append_messages(
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        create: Mapping[str, Any] | None = None,
+        expect: Revision | None = None,
+    ) -> AppendedMany:
+        """Append messages in one step; each is a mapping of the columns of `MessageRow`."""
+
+    def get_message(self, message_id: int) -> MessageRow | None:
+        """Return one message."""
+
+    def get_messages(
+        self,
+        session_id: str,
+        include_inactive: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[MessageRow]:
+        """Return the rows of a session in order."""
+
+    def get_messages_as_conversation(
+        self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return what a model is sent: roles, content, tool calls and reasoning, all decoded."""
+
+    def read_window(
+        self,
+        session_id: str,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        around: int | None = None,
+        limit: int = 50,
+        roles: Sequence[str] | None = None,
+        view: View = "live",
+    ) -> Window:
+        """Return the newest messages, or those before, after (exclusive) or around an id."""
+
+    def message_count(self, session_id: str | None = None) -> int:
+        """Return how many rows a session has, or all of them."""
+
+    def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
+        """Whether a message of a platform was stored already."""
+
+    def rewind_to_message(self, session_id: str, target_message_id: int) -> Rewound:
+        """Take back a user message and all that is live after it."""
+
+    def restore_rewound(self, session_id: str, since_message_id: int) -> int:
+        """Bring back what was rewound since a message; compacted rows stay compacted."""
+
+    def replace_messages(
+        self, session_id: str, messages: Iterable[Mapping[str, Any]], active_only: bool = False
+    ) -> AppendedMany:
+        """Delete all rows, or the live ones, and store others. They are gone at once."""
+
+    def archive_and_compact(
+        self, session_id: str, compacted_messages: Iterable[Mapping[str, Any]]
+    ) -> AppendedMany:
+        """Flag all live rows as compacted and append others in their place."""
+
+    def clear_messages(self, session_id: str) -> int:
+        """Delete all messages of a session at once; return how many."""
+
+    # -- lineage -----------------------------------------------------------------------------
+
+    def link_kind(self, session_id: str) -> LinkKind | None:
+        """Return what the session is to its parent, None where it has none."""
+
+    def get_compression_tip(self, session_id: str) -> str:
+        """Return the newest continuation of the conversation, itself where there is none."""
+
+    def get_conversation_root(self, session_id: str) -> str:
+        """Return the session in which the conversation began."""
+
+    def get_compression_lineage(self, session_id: str) -> list[str]:
+        """Return the whole conversation from root to tip."""
+
+    def children(self, session_id: str) -> list[SessionRow]:
+        """Return the sessions whose parent this is, oldest first."""
+
+    # -- routes ------------------------------------------------------------------------------
+
+    @property
+    def has_routing(self) -> bool:
+        """Whether this database keeps routes; older Hermes homes have them in a file alone."""
+
+    def get_gateway_routing_entry(self, session_key: str, *, scope: str = "") -> str | None:
+        """Return the entry of a key."""
+
+    def load_gateway_routing_entries(self, *, scope: str = "") -> dict[str, str]:
+        """Return all entries of a scope by their keys."""
+
+    def gateway_routing_scopes(self) -> dict[str, int]:
+        """Return the scopes that have entries, and how many each has."""
+
+    def dump_gateway_routing_entries(self, *, scope: str = "") -> list[str]:
+        """Return the entries of a scope as members of a JSON object, broken ones left out."""
+
+    def save_gateway_routing_entry(
+        self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
+    ) -> None:
+        """Store one entry, in one row; `expect` is what was read before, None for a new one.
+
+        Raises:
+            Conflict: somebody else has changed it since.
+        """
+
+    def delete_gateway_routing_entries(
+        self, entries: Mapping[str, str], *, scope: str = ""
+    ) -> list[str]:
+        """Delete entries that are still as they were read; return the keys of those."""
+
+    def find_latest_session_for_peer(
+        self,
+        *,
+        source: str,
+        session_key: str | None = None,
+        user_id: str | None = None,
+        chat_id: str | None = None,
+        chat_type: str | None = None,
+        thread_id: str | None = None,
+    ) -> SessionRow | None:
+        """Return the newest session of a chat: by its key, else by who and where exactly."""
+
+    # -- lists and search --------------------------------------------------------------------
+
+    def list_sessions(
+        self,
+        where: SessionFilter | None = None,
+        *,
+        order: Order = "recent",
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> Page[SessionSummary]:
+        """List conversations, one line each: no continuations, no delegates, the tips.
+
+        Without a status archived ones are left out. `recent` is by the last message, newest
+        first; `size` by the number of live messages.
+        """
+
+    def summarize(self, session_id: str) -> SessionSummary:
+        """Return the line of one session as it would stand in a list."""
+
+    def find_sessions(self, where: SessionFilter) -> list[str]:
+        """Return the ids of all rows that match, of every kind, oldest start first."""
+
+    def search(
+        self,
+        query: str,
+        *,
+        mode: Mode = "words",
+        per: Per = "conversation",
+        session: str | None = None,
+        source: Sequence[str] | None = None,
+        project: str | None = None,
+        roles: Sequence[str] | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> SearchResult:
+        """Find messages by words, phrases, prefixes, AND, OR, NOT, or by a substring."""
+
+    # -- upkeep ------------------------------------------------------------------------------
+
+    def finalize_orphaned_compression_sessions(self) -> int:
+        """End continuations that never ran; return how many. Acts at once."""
+
+    def prune_empty_ghost_sessions(self) -> int:
+        """Delete empty sessions of the terminal without children. Acts at once."""
+
+    def delete_session(self, session_id: str) -> bool:
+        """Delete a session, its delegates and all rows that belong to them. Acts at once."""
+
+    def delete_sessions(self, session_ids: Sequence[str]) -> int:
+        """Delete several sessions as `delete_session` does; return how many. Acts at once."""
+
+    def recount_session(self, session_id: str) -> bool:
+        """Set the counters to what the rows say; return whether they had drifted."""
+
+    def drifted_sessions(self, limit: int = 1000) -> list[str]:
+        """Return sessions whose counter is not what the rows say."""
+
+    def check_integrity(self, *, deep: bool = False) -> list[Finding]:
+        """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
+
+    def sizes(self, *, exact: bool = False) -> Sizes:
+        """Return bytes by table: estimates at once, or counted in a child process."""
+
+    # -- the change feed ---------------------------------------------------------------------
+
+    def changes(
+        self, cursor: str | None = None, *, session: str | None = None, limit: int = 100
+    ) -> Changes:
+        """Return what was committed since `cursor`; without one, a cursor that starts now."""
+
+    def wait_for_change(self, timeout_s: float, *, stop: Any = None) -> bool:
+        """Wait until anybody commits, `stop` is set or the time is over; say whether one did."""

@@ -1,0 +1,79 @@
+"""The piece of a text that shows best why it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from session_core.state import searchable
+
+LENGTH = 200
+_LEAD = 50
+_MOST_PLACES = 40
+_EXACT = 50_000
+"""In a longer text the place of a character that folding moved is only estimated."""
+
+
+class Findable(Protocol):
+    """What can be looked for in folded text."""
+
+    def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
+        """Return where it begins and ends, at or after `start`."""
+
+
+def cut(
+    text: str, words: Iterable[Findable], literal: str = "", *, folded: str | None = None
+) -> str:
+    """Return about 200 characters around the place where most words are close together."""
+    folded = searchable.fold(text) if folded is None else folded
+    places = _places(folded, words, literal)
+    best = max(places, key=lambda place: _worth(place, places), default=(0, 0))[0]
+    start = _unfolded(text, folded, best)
+    begin = 0 if start <= _LEAD * 2 else _word_start(text, start - _LEAD)
+    end = begin + LENGTH
+    piece = " ".join(text[begin : end + LENGTH].split())[:LENGTH].strip()
+    return ("…" if begin else "") + piece + ("…" if end < len(text) else "")
+
+
+def _places(folded: str, words: Iterable[Findable], literal: str) -> list[tuple[int, int]]:
+    """Return where which word is; the literal text counts as many."""
+    found: list[tuple[int, int]] = []
+    for number, word in enumerate(words):
+        at = word.find(folded)
+        while at is not None and len(found) < _MOST_PLACES * (number + 1):
+            found.append((at[0], number))
+            at = word.find(folded, at[1])
+    whole = folded.find(literal) if literal else -1
+    if whole >= 0:
+        found += [(whole, -number) for number in range(1, 4)]
+    return found
+
+
+def _worth(place: tuple[int, int], places: list[tuple[int, int]]) -> tuple[int, int]:
+    """How many different words are near; the earlier of two places is better."""
+    near = {number for at, number in places if place[0] <= at < place[0] + LENGTH - _LEAD}
+    return len(near), -place[0]
+
+
+def _unfolded(text: str, folded: str, at: int) -> int:
+    """Return where in the text the place of the folded text is."""
+    if len(text) == len(folded):
+        return at
+    if len(text) > _EXACT:
+        return at * len(text) // max(1, len(folded))
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        if len(searchable.fold(text[:middle])) < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _word_start(text: str, at: int) -> int:
+    """Return the beginning of the word at a place, if that is near."""
+    for back in range(20):
+        if text[at - back].isspace():
+            return at - back + 1
+    return at

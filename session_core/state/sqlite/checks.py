@@ -1,0 +1,156 @@
+"""What is wrong with a database file, found without touching it.
+
+The file is only ever read. A search index can be checked by a writer alone, so that is done on a
+copy in a temporary folder, which is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from session_core import driver
+from session_core.errors import Unsupported
+from session_core.models import Finding
+from session_core.state.sqlite import blocks, trigram
+from session_core.state.sqlite.handle import Handle, file_uri
+from session_core.state.sqlite.store import open_reader
+
+SQL = blocks.load("checks")
+
+_MOST_ERRORS = 100
+_MOST_ORPHANS = 10_000
+_SHOWN = 3
+_COPY_PAGES = 4096
+_ROOM_FACTOR = 1.1
+
+_ORPHANS = {
+    "messages": ("orphaned_messages", "messages of sessions that are not there"),
+    "sessions": ("broken_parents", "sessions whose parent is not there"),
+}
+
+
+def check(path: Path, *, deep: bool = False) -> list[Finding]:
+    """Return what is wrong with a file; nothing is wrong with one that is not there."""
+    with suppress(PermissionError):
+        try:
+            if not path.stat().st_size:
+                return []
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    handle, _ = open_reader(path)
+    try:
+        with handle.snapshot():
+            damage = list(_damage(handle))
+            if damage:
+                return damage
+            found = list(_orphans(handle))
+        return found + (_check_copy(handle) if deep else [])
+    finally:
+        handle.connection.close()
+
+
+def _damage(handle: Handle) -> Iterator[Finding]:
+    """Look at every page; index damage is told apart, since an index can be built anew."""
+    try:
+        lines = [row[0] for row in handle.values(f"PRAGMA quick_check({_MOST_ERRORS})")]
+    except driver.library().DatabaseError as error:
+        if "malformed" not in str(error):
+            raise
+        lines = [str(error)]
+    lines = [line for line in lines if line != "ok" and not _may_be_of_another_version(line)]
+    index = [line for line in lines if "fts5" in line.lower()]
+    if index:
+        yield Finding("search_index_damaged", len(index), _shown(index))
+    pages = [line for line in lines if line not in index]
+    if pages:
+        yield Finding("damaged", len(pages), _shown(pages))
+
+
+def _may_be_of_another_version(line: str) -> bool:
+    """Whether this may be what an older SQLite left out (see trigram.py); a copy tells for sure."""
+    return "malformed inverted index" in line and "messages_fts_trigram" in line
+
+
+def _shown(lines: list[str]) -> str:
+    shown = [line.replace("\n", " ") for line in lines[:_SHOWN]]
+    return "; ".join(shown) + (" and more" if len(lines) > _SHOWN else "")
+
+
+def _orphans(handle: Handle) -> Iterator[Finding]:
+    counted: Counter[str] = Counter()
+    rows = handle.connection.execute("PRAGMA foreign_key_check")
+    try:
+        for table, *_ in islice(rows, _MOST_ORPHANS):
+            counted[table] += 1
+    except driver.library().OperationalError as error:
+        yield Finding("schema_mismatch", 1, str(error))
+    finally:
+        rows.close()
+    for table, count in sorted(counted.items()):
+        code, what = _ORPHANS.get(
+            table, ("orphaned_rows", f"rows of {table} whose session is gone")
+        )
+        yield Finding(code, count, what + (" (or more)" if count == _MOST_ORPHANS else ""))
+
+
+def _check_copy(handle: Handle) -> list[Finding]:
+    needed = _size(handle)
+    with tempfile.TemporaryDirectory(prefix="mcp-sessions-check-") as folder:
+        free = shutil.disk_usage(folder).free
+        if free < needed * _ROOM_FACTOR:
+            what = f"the search index was not checked: a copy needs {needed} bytes, {free} are free"
+            return [Finding("no_room_for_check", 1, what)]
+        copy = Handle(
+            driver.connect(file_uri(Path(folder, "copy.db"), "mode=rwc"), busy_timeout_s=1)
+        )
+        try:
+            _copy_to(handle, copy)
+            return [finding for table in _index_tables(copy) for finding in _index(copy, table)]
+        finally:
+            copy.connection.close()
+
+
+def _size(handle: Handle) -> int:
+    pages = handle.value("PRAGMA page_count") or 0
+    return int(pages * (handle.value("PRAGMA page_size") or 0))
+
+
+def _copy_to(handle: Handle, copy: Handle) -> None:
+    """Copy in one go where that keeps no writer waiting, else in steps between which one may go."""
+    wal = handle.value("PRAGMA journal_mode") == "wal"
+    for pragma in ("journal_mode=OFF", "synchronous=OFF", "trusted_schema=OFF"):
+        copy.connection.execute(f"PRAGMA {pragma}")
+    handle.connection.backup(copy.connection, pages=-1 if wal else _COPY_PAGES, sleep=0.005)
+    copy.connection.execute("PRAGMA journal_mode=OFF")
+
+
+def _index_tables(handle: Handle) -> list[str]:
+    return [row[0] for row in handle.values(SQL["list_index_tables"])]
+
+
+def _index(handle: Handle, table: str) -> Iterator[Finding]:
+    """Check one index against itself; what it holds of other tables is checked by counting."""
+    name = '"' + table.replace('"', '""') + '"'
+    try:
+        if table == "messages_fts_trigram":
+            trigram.mend_all(handle)  # what an older SQLite left out here is no damage
+        handle.run(f"INSERT INTO {name}({name}) VALUES ('integrity-check')")  # noqa: S608 -- from the schema, quoted
+    except (driver.library().DatabaseError, Unsupported) as error:
+        if "malformed" in str(error) or "corrupt" in str(error):
+            yield Finding("search_index_damaged", 1, f"the search index {table} is damaged")
+        else:
+            yield Finding("search_index_unchecked", 1, f"the search index {table}: {error}")
+        return
+    if handle.has(f"{table}_content", "c0") and table.startswith("messages_fts"):
+        block = SQL["count_unindexed"].replace("messages_fts_content", f"{table}_content")
+        missing = handle.value(block)
+        if missing:
+            yield Finding(
+                "search_index_incomplete", missing, f"messages that {table} does not have"
+            )

@@ -1,0 +1,293 @@
+"""The change feed: what was committed since a cursor, and waiting for the next commit.
+
+Messages are followed by their ids, which are never used twice; new sessions by the place of their
+row, which is looked up anew since a VACUUM may move it; ended ones by the time of their end, with a
+minute of overlap for those that were committed late. Nothing is kept between calls that a cursor
+needs, so it survives a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from session_core.errors import InvalidInput
+from session_core.models import Changes, Event
+from session_core.state.content import decode, plain_text
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.position import ANCHORS, Ends, Position, Row, message_check
+from session_core.state.sqlite.store import MARK, Store
+from session_core.state.sqlite.watch import BUSY, State, Watch
+
+SQL = blocks.load("feed")
+
+_MAKING = threading.Lock()
+_POLL_S = 0.05
+_TEXT_CHARACTERS = 500
+_CHEAP_SCAN_S = 0.02
+_SCAN_SHARE = 20
+"""Where no index has the ends, a look at all sessions that took a second waits for twenty."""
+
+
+class Feed(Store):
+    """What was committed since a cursor."""
+
+    def changes(
+        self, cursor: str | None = None, *, session: str | None = None, limit: int = 100
+    ) -> Changes:
+        """Return what was committed since `cursor`; without one, a cursor that starts now.
+
+        New sessions come before the messages, the ends of sessions after them. With more than
+        `limit` the cursor goes on behind the last one. `gap` says that the cursor is of another
+        database or of a later state of this one; the new cursor follows from now on.
+
+        Raises:
+            InvalidInput: the cursor is malformed, or is that of another session.
+        """
+        if limit < 1:
+            raise InvalidInput(f"limit is {limit}; at least 1")
+        position = None if cursor is None else Position.decode(cursor)
+        if position is not None and session not in (None, position.session):
+            raise InvalidInput("a cursor of another session; pass it with the same or without")
+        try:
+            return self._look(position, session, limit)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise InvalidInput("no such session, or a malformed cursor") from error
+
+    def wait_for_change(self, timeout_s: float, *, stop: Any = None) -> bool:
+        """Wait until anybody commits, `stop` is set or the time is over; say whether one did.
+
+        What was committed since this thread called `changes` counts, so that nothing is missed
+        between the two. It may also say yes where `changes` has put off a costly look until now.
+        """
+        pause = time.sleep if stop is None else stop.wait
+        deadline = time.monotonic() + timeout_s
+        while not (stop is not None and stop.is_set()):
+            self._check_alive()
+            with self._errors():
+                if self._watch.changed() or self._scans.is_owed():
+                    return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            pause(min(_POLL_S, left))
+        return False
+
+    def close(self) -> None:
+        """Close every connection; the last change that returned is durable."""
+        super().close()
+        self._watch.close()
+
+    def _look(self, position: Position | None, session: str | None, limit: int) -> Changes:
+        """Look at what is committed, also inside of a transaction, whose changes are not yet."""
+        self._check_alive()
+        with self._errors():
+            state = self._watch.look()
+            handle = self._reader()
+            try:
+                with handle.snapshot():
+                    look = _Look(handle, self._clock(), self._scans, state)
+                    return look.since(position, limit) if position else look.start(session)
+            finally:
+                self._open.give_back(handle)
+
+    @property
+    def _watch(self) -> Watch:
+        with _MAKING:
+            return self._made_watch
+
+    @cached_property
+    def _made_watch(self) -> Watch:
+        watch = Watch(self.path)
+        weakref.finalize(self, watch.close)
+        return watch
+
+    @property
+    def _scans(self) -> _Scans:
+        with _MAKING:
+            return self._made_scans
+
+    @cached_property
+    def _made_scans(self) -> _Scans:
+        return _Scans()
+
+
+class _Scans:
+    """The costly look at the ends of all sessions, not taken more often than it is worth."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state: State | None = None
+        self._after = 0.0
+        self._rows: list[Row] = []
+        self._due_at = 0.0
+        self._owed = False
+
+    def is_owed(self) -> bool:
+        """Whether a look that was put off may be taken now."""
+        return self._owed and time.monotonic() >= self._due_at
+
+    def ended(self, handle: Handle, after: float, state: State) -> list[Row] | None:
+        """Return the sessions that ended after a time; None where that must wait."""
+        with self._lock:
+            if self._state != state or state == BUSY or after < self._after:
+                began = time.monotonic()
+                if began < self._due_at:
+                    self._owed = True
+                    return None
+                self._rows = handle.values(SQL["list_ended"], (after,))
+                took = time.monotonic() - began
+                self._due_at = began + took * _SCAN_SHARE if took > _CHEAP_SCAN_S else 0.0
+                self._state, self._after, self._owed = state, after, False
+            return [row for row in self._rows if row[1] >= after]
+
+
+class _Look:
+    """One look at one moment of the database."""
+
+    def __init__(self, handle: Handle, now: float, scans: _Scans, state: State) -> None:
+        self._handle = handle
+        self._now = now
+        self._scans = scans
+        self._state = state
+        self._mark = _mark(handle)
+        self._high = _high_water(handle)
+
+    def start(self, session: str | None) -> Changes:
+        """Return a cursor that starts now."""
+        return Changes([], self._now_position(session).encode())
+
+    def since(self, position: Position, limit: int) -> Changes:
+        """Return what is new since a position."""
+        if not self._continues(position):
+            return Changes([], self._now_position(position.session).encode(), gap=True)
+        started, anchors, lost = self._started(position, limit)
+        messages, after = self._messages(position, limit - len(started))
+        events = started + messages
+        ends = position.ends
+        if after == self._high:
+            ended, ends = self._ended(position, limit - len(events))
+            events += ended
+        following = Position(
+            session=position.session,
+            mark=self._mark,
+            after=after,
+            anchor=self._anchor(after),
+            sessions=anchors,
+            ends=ends,
+        )
+        return Changes(events, following.encode(), gap=lost)
+
+    def _now_position(self, session: str | None) -> Position:
+        return Position(
+            session=session,
+            mark=self._mark,
+            after=self._high,
+            anchor=self._anchor(self._high),
+            sessions=self._last_sessions(),
+            ends=Ends.since(self._now),
+        )
+
+    def _continues(self, position: Position) -> bool:
+        """Whether this is the database of the position, and not an earlier state of it."""
+        if position.mark != self._mark and (position.mark or position.after):
+            return False
+        if self._high < position.after:
+            return False
+        if position.anchor is None:
+            return True
+        message_id, check = position.anchor
+        row = self._handle.row(SQL["get_message_anchor"], (message_id,))
+        return row is None or message_check(row) == check
+
+    def _anchor(self, after: int) -> tuple[int, str] | None:
+        row = self._handle.row(SQL["get_anchor"], (after,))
+        return None if row is None else (row["id"], message_check(row))
+
+    def _last_sessions(self) -> tuple[str, ...]:
+        return tuple(row[0] for row in self._handle.values(SQL["list_last_sessions"], (ANCHORS,)))
+
+    def _place(self, position: Position) -> int | None:
+        """Return behind which row new sessions are; None where nobody can tell any more."""
+        for session_id in position.sessions:
+            place = self._handle.value(SQL["get_session_place"], (session_id,))
+            if place is not None:
+                return int(place)
+        return 0 if len(position.sessions) < ANCHORS else None
+
+    def _started(self, position: Position, limit: int) -> tuple[list[Event], tuple[str, ...], bool]:
+        place = self._place(position)
+        if place is None:
+            return [], self._last_sessions(), True
+        wanted = {"place": place, "session": position.session, "limit": limit}
+        block = "list_started" if position.session is None else "list_started_of"
+        rows = self._handle.rows(SQL[block], wanted)
+        events = [
+            Event("session_started", row["started_at"], row["id"], title=row["title"])
+            for row in rows
+        ]
+        if len(rows) < limit:
+            return events, self._last_sessions(), False
+        reported = [row["id"] for row in reversed(rows)]
+        return events, tuple([*reported, *position.sessions][:ANCHORS]), False
+
+    def _messages(self, position: Position, limit: int) -> tuple[list[Event], int]:
+        """Return new messages, and up to where all have been looked at."""
+        if limit < 1:
+            return [], position.after
+        wanted = {"after": position.after, "session": position.session, "limit": limit}
+        flagged = self._handle.has("messages", "compacted")
+        block = "list_messages" if flagged else "list_messages_without_compacted"
+        rows = self._handle.rows(SQL[block], wanted)
+        return list(_message_events(rows)), self._high if len(rows) < limit else rows[-1]["id"]
+
+    def _ended(self, position: Position, limit: int) -> tuple[list[Event], Ends]:
+        rows = self._ended_rows(position) if limit > 0 else None
+        if rows is None:
+            return [], position.ends
+        fresh, ends = position.ends.follow(rows, limit, self._now)
+        return [_end_event(row) for row in fresh], ends
+
+    def _ended_rows(self, position: Position) -> list[Row] | None:
+        after = position.ends.floor[0]
+        if position.session is not None:
+            return self._handle.values(SQL["list_ended_of"], (position.session, after))
+        # A home of our own has an index on the ends.
+        if self._mark is not None:
+            return self._handle.values(SQL["list_ended"], (after,))
+        return self._scans.ended(self._handle, after, self._state)
+
+
+def _mark(handle: Handle) -> str | None:
+    if not handle.has("state_meta"):
+        return None
+    mark = handle.value(SQL["get_mark"], (MARK,))
+    return None if mark is None else str(mark)
+
+
+def _high_water(handle: Handle) -> int:
+    block = "get_high_water" if handle.has("sqlite_sequence") else "get_highest"
+    return int(handle.value(SQL[block]) or 0)
+
+
+def _message_events(rows: Sequence[dict[str, Any]]) -> Iterator[Event]:
+    for row in rows:
+        text = plain_text(decode(row["content"]))[:_TEXT_CHARACTERS]
+        yield Event(
+            "message",
+            row["timestamp"],
+            row["session_id"],
+            message_id=row["id"],
+            role=row["role"],
+            text=text or None,
+        )
+
+
+def _end_event(row: Row) -> Event:
+    session_id, ended_at, reason, title = row
+    return Event("session_ended", ended_at, session_id, title=title, reason=reason)

@@ -1,0 +1,192 @@
+"""One connection and what it looks like: tables, columns, rows as mappings, errors of our tree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from session_core import driver
+from session_core.errors import (
+    Busy,
+    Conflict,
+    Corrupt,
+    Denied,
+    InvalidInput,
+    NotFound,
+    SessionError,
+    StorageError,
+    StorageFull,
+)
+
+Params = Sequence[Any] | dict[str, Any]
+
+
+class Handle:
+    """A connection; what it remembers is forgotten as soon as anybody else commits.
+
+    `cache` is kept true by those who change something through this handle, `seen` holds what was
+    read, `kept` outlives the commits of others: who uses it looks at what they changed.
+    """
+
+    def __init__(self, connection: driver.Connection) -> None:
+        self.connection = connection
+        self.cache: dict[Any, Any] = {}
+        self.stands_in = False
+        """Whether it is an empty one in memory, in place of a file that is not there yet."""
+        self.due = False
+        """Whether a change has left something to be done in transactions of its own."""
+        self.seen: dict[Any, Any] = {}
+        self.kept: dict[str, Any] = {}
+        self.file: tuple[int, int] | None = None
+        """Which file it was opened on, where that matters: another may take its place."""
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._composed: dict[str, str] = {}
+        self._schema_version = -1
+        self._data_version = -1
+
+    def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
+        """Run a statement and return its rows as mappings."""
+        cursor = self.connection.execute(sql, params)
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def row(self, sql: str, params: Params = ()) -> dict[str, Any] | None:
+        """Run a statement and return its first row, or None."""
+        cursor = self.connection.execute(sql, params)
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        return dict(zip([column[0] for column in cursor.description], row, strict=True))
+
+    def values(self, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows as tuples."""
+        return self.connection.execute(sql, params).fetchall()
+
+    def value(self, sql: str, params: Params = ()) -> Any:
+        """Run a statement and return the first column of its first row, or None."""
+        row = self.connection.execute(sql, params).fetchone()
+        return None if row is None else row[0]
+
+    def run(self, sql: str, params: Params = ()) -> int:
+        """Run a change and return the number of rows that it touched."""
+        return self.connection.execute(sql, params).rowcount
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """Return the columns that `table` has here, none if it is not there."""
+        found = self._columns.get(table)
+        if found is None:
+            found = tuple(
+                row[0] for row in self.values("SELECT name FROM pragma_table_info(?)", (table,))
+            )
+            self._columns[table] = found
+        return found
+
+    def has(self, table: str, column: str | None = None) -> bool:
+        """Whether there is such a table, or such a column of it."""
+        columns = self.columns(table)
+        return bool(columns) if column is None else column in columns
+
+    def sql(self, block: str) -> str:
+        """Return a block with `{live}`, `{compacted}` and `{visible}` as this home tells them."""
+        composed = self._composed.get(block)
+        if composed is None:
+            composed = self._composed[block] = block.format_map(self._conditions())
+        return composed
+
+    def _conditions(self) -> dict[str, str]:
+        """Older homes have rows whose flag is NULL, which means live, and no flag `compacted`."""
+        strict = self.value(
+            "SELECT \"notnull\" FROM pragma_table_info('messages') WHERE name = 'active'"
+        )
+        live = "active = 1" if strict else "(active = 1 OR active IS NULL)"
+        compacted = "compacted = 1" if self.has("messages", "compacted") else "0"
+        return {
+            "live": live,
+            "compacted": f"(active = 0 AND {compacted})",
+            "visible": f"({live} OR {compacted})",
+        }
+
+    def forget(self) -> None:
+        """Forget everything that was read or counted, after a change that was rolled back."""
+        for memory in (self.cache, self.seen, self.kept):
+            memory.clear()
+
+    def look_again(self) -> None:
+        """Forget what others have changed since; called at the start of each transaction."""
+        (version,) = self.connection.execute("PRAGMA data_version").fetchone()
+        if version != self._data_version:
+            self._data_version = version
+            self.cache.clear()
+            self.seen.clear()
+            (schema,) = self.connection.execute("PRAGMA schema_version").fetchone()
+            if schema != self._schema_version:
+                self._schema_version = schema
+                self._columns.clear()
+                self._composed.clear()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Handle]:
+        """Everything that is read inside is of one moment."""
+        self.connection.execute("BEGIN")
+        try:
+            self.look_again()
+            yield self
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+
+
+def file_uri(path: Path, mode: str) -> str:
+    """Return the URI that opens `path`, with the characters escaped that a URI gives a meaning."""
+    return Path(os.path.abspath(path)).as_uri() + "?" + mode  # noqa: PTH100 -- no symlink resolved
+
+
+def translate(error: Exception, path: Path) -> SessionError:
+    """Return the error of our tree for one of the driver's."""
+    text = str(error)
+    for phrases, make in _TRANSLATIONS:
+        if any(phrase in text for phrase in phrases):
+            return cast("SessionError", make(path, text))
+    return StorageError(f"the database {path} could not do that: {text}")
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether the lock was taken by somebody else, so that trying again may help."""
+    return "locked" in str(error) or "busy" in str(error)
+
+
+_TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
+    (
+        ("locked", "busy"),
+        lambda path, _: Busy(f"the database {path} is in use by another process; try again"),
+    ),
+    (
+        ("disk is full",),
+        lambda path, _: StorageFull(f"no room left for {path}; free some space, then try again"),
+    ),
+    (
+        ("image is malformed", "malformed database", "not a database", "file is encrypted"),
+        lambda path, text: Corrupt(
+            f"{path} is damaged, encrypted or no database ({text}); restore it from a backup"
+        ),
+    ),
+    (
+        ("readonly", "unable to open", "authoriz", "permission"),
+        lambda path, _: Denied(f"{path} may not be opened or written; check its permissions"),
+    ),
+    (
+        ("FOREIGN KEY",),
+        lambda *_: NotFound("the session or its parent is not there; create it first"),
+    ),
+    (
+        ("rror binding parameter", "too big", "too complex", "datatype mismatch", "NOT NULL"),
+        lambda *_: InvalidInput("a value is of a type or size that cannot be stored"),
+    ),
+    (
+        ("UNIQUE",),
+        lambda *_: Conflict("somebody else stored the same key first; read again"),
+    ),
+)

@@ -1,0 +1,112 @@
+"""The search index of a home of our own, fed in batches behind what is appended.
+
+A mark says up to which message it goes; what lies above is the tail, which search reads itself, so
+no answer is stale. A batch is a transaction of its own, after the one that appended. Message ids
+are never used twice, so a word that is left over from a row that somebody else deleted finds
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from session_core.state import searchable
+from session_core.state.content import clean_text
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle
+
+SQL = blocks.load("indexing")
+
+LAG = 1024
+"""With so many messages above the mark the index is brought up to date."""
+
+_BATCH = 512
+_BATCH_CHARACTERS = 500_000
+"""A batch holds the lock for about ten milliseconds; smaller ones cost more in all."""
+
+_CHUNK = 500
+_MARK = "indexed_to"
+_DUE = "index_due"
+
+Row = tuple[int, Any, "str | None", "str | None"]
+
+
+def is_ours(handle: Handle) -> bool:
+    """Whether this home has an index of ours."""
+    return handle.has("ms_index")
+
+
+def indexed_to(handle: Handle) -> int:
+    """Return the highest message that the index has."""
+    mark = handle.cache.get(_MARK)
+    if mark is None:
+        mark = handle.cache[_MARK] = int(handle.value(SQL["get_mark"]) or 0)
+    return int(mark)
+
+
+def is_behind(handle: Handle) -> bool:
+    """Whether so many messages are above the mark that reading them takes long."""
+    return is_ours(handle) and handle.value(SQL["get_top"]) - indexed_to(handle) >= LAG
+
+
+def appended(handle: Handle, last_id: int) -> None:
+    """Note, in their transaction, that messages were appended."""
+    due = handle.cache.get(_DUE)
+    if due is None:
+        due = indexed_to(handle) + LAG if is_ours(handle) else float("inf")
+        handle.cache[_DUE] = due
+    if last_id >= due:
+        handle.due = True
+
+
+def catch_up(handle: Handle) -> int:
+    """Index a batch of the messages above the mark, in the open transaction; return how many."""
+    if not is_ours(handle):
+        return 0
+    tail = handle.connection.execute(SQL["list_tail"], (indexed_to(handle), _BATCH))
+    rows = list(_bounded(tail))
+    if not rows:
+        return 0
+    _feed(handle, "add_text", rows)
+    mark = rows[-1][0]
+    handle.run(SQL["set_mark"], (str(mark),))
+    handle.cache |= {_MARK: mark, _DUE: mark + LAG}
+    return len(rows)
+
+
+def forget(handle: Handle, ids: Sequence[int]) -> None:
+    """Take messages out of the index, before their rows are deleted."""
+    _each(handle, ids, "remove_text")
+
+
+def remember(handle: Handle, ids: Sequence[int]) -> None:
+    """Index messages that were brought back under the ids that they had before."""
+    _each(handle, ids, "add_text")
+
+
+def _each(handle: Handle, ids: Sequence[int], block: str) -> None:
+    if not is_ours(handle):
+        return
+    for start in range(0, len(ids), _CHUNK):
+        chunk = json.dumps(list(ids[start : start + _CHUNK]))
+        bounds = {"ids": chunk, "mark": indexed_to(handle)}
+        _feed(handle, block, handle.values(SQL["list_rows"], bounds))
+
+
+def _feed(handle: Handle, block: str, rows: Iterable[Row]) -> None:
+    handle.connection.executemany(
+        SQL[block],
+        [(row[0], clean_text(searchable.spaced(searchable.of(*row[1:])))) for row in rows],
+    )
+
+
+def _bounded(rows: Iterable[Row]) -> Iterator[Row]:
+    """Stop after some megabytes, so that the lock is not held long; one row always comes."""
+    taken = 0
+    for row in rows:
+        yield row
+        taken += sum(len(part) for part in row[1:] if isinstance(part, (str, bytes)))
+        if taken >= _BATCH_CHARACTERS:
+            return

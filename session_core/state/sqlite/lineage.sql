@@ -1,0 +1,15 @@
+-- name: get_link
+SELECT s.id, s.source, s.parent_session_id, s.started_at, s.ended_at, s.end_reason, s.model_config,
+       p.id AS parent, p.end_reason AS parent_reason, p.ended_at AS parent_ended_at
+FROM sessions s LEFT JOIN sessions p ON p.id = s.parent_session_id WHERE s.id = ?
+
+-- name: list_child_links
+SELECT s.id, s.source, s.parent_session_id, s.started_at, s.ended_at, s.end_reason, s.model_config,
+       p.id AS parent, p.end_reason AS parent_reason, p.ended_at AS parent_ended_at
+FROM sessions s JOIN sessions p ON p.id = s.parent_session_id WHERE s.parent_session_id = ?
+
+-- name: list_children
+SELECT * FROM sessions WHERE parent_session_id = ? ORDER BY started_at, id
+
+-- name: get_last_time
+SELECT max(timestamp) FROM messages WHERE session_id = ?

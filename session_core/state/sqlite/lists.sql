@@ -1,0 +1,64 @@
+-- name: list_active
+SELECT id, active_at FROM (
+    SELECT s.id AS id, coalesce(
+        (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at
+    ) AS active_at
+    FROM sessions s WHERE /*filter*/ 1
+) WHERE active_at < :edge OR (active_at = :edge AND id < :edge_id)
+ORDER BY active_at DESC, id DESC LIMIT :rows
+
+-- name: list_newest
+SELECT s.id, (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id) AS active_at
+FROM sessions s ORDER BY active_at DESC, s.id DESC LIMIT :rows
+
+-- name: list_newest_empty
+SELECT s.id, s.started_at FROM sessions s
+WHERE s.started_at >= :oldest AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id)
+ORDER BY s.started_at DESC, s.id DESC LIMIT :rows
+
+-- name: list_started
+SELECT id, started_at, parent_session_id, end_reason FROM sessions
+WHERE started_at < :edge OR (started_at = :edge AND id < :edge_id)
+ORDER BY started_at DESC, id DESC LIMIT :rows
+
+-- name: filter_ids
+SELECT s.id FROM sessions s WHERE s.id IN (SELECT value FROM json_each(:tips)) AND /*filter*/ 1
+
+-- name: list_sizes
+SELECT id, size FROM (
+    SELECT s.id AS id, (
+        SELECT count(*) FROM messages m WHERE m.session_id = s.id AND {live}
+    ) AS size
+    FROM sessions s WHERE /*filter*/ 1
+) WHERE size < :edge OR (size = :edge AND id < :edge_id)
+ORDER BY size DESC, id DESC LIMIT :rows
+
+-- name: list_ids
+SELECT s.id FROM sessions s WHERE /*filter*/ 1 ORDER BY s.started_at, s.id
+
+-- name: get_activity
+SELECT coalesce((SELECT max(timestamp) FROM messages WHERE session_id = :id), started_at)
+FROM sessions WHERE id = :id
+
+-- name: list_newer
+SELECT session_id, max(timestamp) FROM (
+    SELECT session_id, timestamp FROM messages WHERE id > :since ORDER BY id LIMIT :rows
+) GROUP BY session_id
+
+-- name: get_last_message
+SELECT max(id) FROM messages
+
+-- name: get_last_session
+SELECT rowid, id FROM sessions ORDER BY rowid DESC LIMIT 1
+
+-- name: get_session_at
+SELECT id FROM sessions WHERE rowid = ?
+
+-- name: list_stored_since
+SELECT id FROM sessions WHERE rowid > ?
+
+-- name: get_preview
+SELECT content FROM (
+    SELECT role, content, {visible} AS shown FROM messages
+    WHERE session_id = ? ORDER BY timestamp, id LIMIT 200
+) WHERE role = 'user' AND shown AND content IS NOT NULL LIMIT 1

@@ -1,0 +1,346 @@
+"""Message rows: appended, rewound, restored, replaced, compacted.
+
+What an append costs is what an agent waits for, so the revision of a session is counted once and
+then carried along, for as long as nobody else commits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import compress
+from typing import Any, cast
+
+from session_core.errors import Conflict, InvalidInput, NotFound, Unsupported
+from session_core.models import Appended, AppendedMany, MessageRow, Revision, Rewound
+from session_core.state import content
+from session_core.state.sqlite import blocks, index, sessions, trigram
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.store import Store
+
+SQL = blocks.load("messages")
+
+_PLAIN = (
+    "tool_call_id",
+    "tool_name",
+    "effect_disposition",
+    "token_count",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "platform_message_id",
+    "api_content",
+)
+_JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
+_SET_BY_VERBS = ("id", "session_id", "active", "compacted", "timestamp", "role", "content")
+_KNOWN = (*_PLAIN, *_JSON, *_SET_BY_VERBS, "observed")
+_TICK_S = 0.000001
+"""Messages of one batch without times of their own are this far apart."""
+
+_NOTHING = Revision(0, 0, 0, 0, None)
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+class Messages(Store):
+    """Message rows."""
+
+    def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        *,
+        create: Mapping[str, Any] | None = None,
+        expect: Revision | None = None,
+        **columns: Any,
+    ) -> Appended:
+        """Append a message and return its id, with the revision before and after.
+
+        With `create`, the fields of `create_session`, a session that is not there yet is created
+        in the same step. With `expect`, a session that was changed since is a `Conflict`.
+        `columns` are those of `MessageRow`; a time that is not given is now.
+
+        Raises:
+            NotFound: there is no such session.
+            InvalidInput: a column is unknown.
+        """
+        columns["role"], columns["content"] = role, content
+        many = self.append_messages(session_id, (columns,), create=create, expect=expect)
+        return Appended(many.ids[0], many.before, many.after)
+
+    def append_messages(
+        self,
+        session_id: str,
+        messages: Rows,
+        *,
+        create: Mapping[str, Any] | None = None,
+        expect: Revision | None = None,
+    ) -> AppendedMany:
+        """Append messages in one step; each is a mapping of the columns of `MessageRow`."""
+        now = self._clock()
+        encoded = _encode_all(messages, now)
+        new = None if create is None else sessions.checked_fields(session_id, create, now)
+
+        def step(handle: Handle) -> AppendedMany:
+            if new is not None and sessions.get(handle, session_id) is None:
+                if not encoded:
+                    return AppendedMany((), _NOTHING, _NOTHING)
+                sessions.insert(handle, new)
+            before = sessions.revision(handle, session_id)
+            if expect is not None and before != expect:
+                raise Conflict(f"session {session_id} was changed since; read it again")
+            ids = _insert(handle, session_id, encoded)
+            _count(handle, "count_appended", session_id, encoded)
+            after = before
+            if ids:
+                after = before._replace(last_id=ids[-1], live=before.live + len(ids))
+                handle.cache["revision", session_id] = after
+            return AppendedMany(tuple(ids), before, after)
+
+        return self._write(step)
+
+    def get_message(self, message_id: int) -> MessageRow | None:
+        """Return one message."""
+
+        def look(handle: Handle) -> MessageRow | None:
+            row = handle.row(SQL["get_message"], (message_id,))
+            return None if row is None else decode(row)
+
+        return self._read(look)
+
+    def get_messages(
+        self,
+        session_id: str,
+        include_inactive: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[MessageRow]:
+        """Return the rows of a session in order."""
+        block = SQL["list_all" if include_inactive else "list_live"]
+        bounds = {"id": session_id, "limit": -1 if limit is None else limit, "offset": offset}
+        return self._read(
+            lambda handle: [decode(row) for row in handle.rows(handle.sql(block), bounds)]
+        )
+
+    def message_count(self, session_id: str | None = None) -> int:
+        """Return how many rows a session has, or all of them."""
+        return self._read(
+            lambda handle: cast("int", handle.value(SQL["count_all"], {"id": session_id}))
+        )
+
+    def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
+        """Whether a message of a platform was stored already."""
+        key = (session_id, platform_message_id)
+        return self._read(lambda handle: handle.value(SQL["get_platform_message"], key) is not None)
+
+    def rewind_to_message(self, session_id: str, target_message_id: int) -> Rewound:
+        """Take back a user message and all that is live after it.
+
+        Raises:
+            NotFound: the session has no such message.
+            InvalidInput: it is not a live message of the user.
+        """
+
+        def step(handle: Handle) -> Rewound:
+            target = _message_of(handle, session_id, target_message_id)
+            if target["role"] != "user" or target["active"] == 0:
+                raise InvalidInput(f"message {target_message_id} is no live message of the user")
+            handle.cache.pop(("revision", session_id), None)
+            since = {"id": session_id, "since": target_message_id}
+            with _touching(handle, session_id, target_message_id):
+                rewound = handle.run(handle.sql(SQL["rewind_rows"]), since)
+            handle.run(SQL["count_rewind"], (session_id,))
+            last = handle.value(handle.sql(SQL["get_last_live"]), (session_id,))
+            return Rewound(target, rewound, last)
+
+        return self._write(step)
+
+    def restore_rewound(self, session_id: str, since_message_id: int) -> int:
+        """Bring back what was rewound since a message; compacted rows stay compacted."""
+
+        def step(handle: Handle) -> int:
+            sessions.require(handle, session_id)
+            handle.cache.pop(("revision", session_id), None)
+            since = {"id": session_id, "since": since_message_id}
+            with _touching(handle, session_id, since_message_id):
+                return handle.run(handle.sql(SQL["restore_rewound"]), since)
+
+        return self._write(step)
+
+    def replace_messages(
+        self, session_id: str, messages: Rows, active_only: bool = False
+    ) -> AppendedMany:
+        """Delete all rows, or the live ones, and store others. They are gone at once."""
+        encoded = _encode_all(messages, self._clock())
+        which = "live" if active_only else "all"
+
+        def step(handle: Handle) -> AppendedMany:
+            before = sessions.revision(handle, session_id)
+            _delete(handle, session_id, which)
+            return _put_in_place(handle, session_id, before, encoded)
+
+        return self._write(step)
+
+    def archive_and_compact(self, session_id: str, compacted_messages: Rows) -> AppendedMany:
+        """Flag all live rows as compacted and append others in their place.
+
+        Raises:
+            Unsupported: the messages of this home have no such flag.
+        """
+        encoded = _encode_all(compacted_messages, self._clock())
+
+        def step(handle: Handle) -> AppendedMany:
+            if not handle.has("messages", "compacted"):
+                raise Unsupported("this home is older than compaction in place")
+            before = sessions.revision(handle, session_id)
+            with _touching(handle, session_id):
+                handle.run(handle.sql(SQL["compact_live"]), (session_id,))
+            return _put_in_place(handle, session_id, before, encoded)
+
+        return self._write(step)
+
+    def clear_messages(self, session_id: str) -> int:
+        """Delete all messages of a session at once; return how many."""
+
+        def step(handle: Handle) -> int:
+            sessions.require(handle, session_id)
+            deleted = _delete(handle, session_id, "all")
+            _count(handle, "set_counts", session_id, [])
+            return deleted
+
+        return self._write(step)
+
+
+def decode(row: dict[str, Any]) -> MessageRow:
+    """Return a row with its content and tool calls decoded."""
+    row["content"] = content.decode(row["content"])
+    if row.get("tool_calls"):
+        row["tool_calls"] = content.decode_json(row["tool_calls"])
+    return cast("MessageRow", row)
+
+
+def _message_of(handle: Handle, session_id: str, message_id: int) -> MessageRow:
+    row = handle.row(SQL["get_message"], (message_id,))
+    if row is None or row["session_id"] != session_id:
+        sessions.require(handle, session_id)
+        raise NotFound(f"session {session_id} has no message {message_id}; read it for its ids")
+    return decode(row)
+
+
+@contextmanager
+def _touching(handle: Handle, session_id: str, since: int = 0) -> Iterator[None]:
+    """Flags are flipped inside, at which the triggers of Hermes index every row anew."""
+    trigram.mend_session(handle, session_id, since)
+    yield
+    trigram.mend_session(handle, session_id, since)
+
+
+def _put_in_place(
+    handle: Handle, session_id: str, before: Revision, encoded: list[dict[str, Any]]
+) -> AppendedMany:
+    """Insert what stands for the rows that were live, and count it."""
+    ids = _insert(handle, session_id, encoded)
+    _count(handle, "set_counts", session_id, encoded)
+    handle.cache.pop(("revision", session_id), None)
+    return AppendedMany(tuple(ids), before, sessions.revision(handle, session_id))
+
+
+def _delete(handle: Handle, session_id: str, which: str) -> int:
+    handle.cache.pop(("revision", session_id), None)
+    if index.is_ours(handle):
+        block = SQL["list_live_ids" if which == "live" else "list_ids"]
+        ids = [row[0] for row in handle.values(handle.sql(block), (session_id,))]
+        index.forget(handle, ids)
+    trigram.mend_session(handle, session_id)
+    return handle.run(handle.sql(SQL[f"delete_{which}"]), (session_id,))
+
+
+def _insert(handle: Handle, session_id: str, encoded: list[dict[str, Any]]) -> list[int]:
+    ids: list[int] = []
+    for values in encoded:
+        statement, names = _statement(handle, tuple(values))
+        cursor = handle.connection.execute(
+            statement, [session_id, *(values[name] for name in names)]
+        )
+        ids.append(cast("int", cursor.lastrowid))
+    if ids:
+        index.appended(handle, ids[-1])
+        odd = ["\0" in str(values["content"] or "") for values in encoded]
+        trigram.mend(handle, list(compress(ids, odd)))
+    return ids
+
+
+def _statement(handle: Handle, names: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Return the INSERT for these columns, and those of them that this home has."""
+    known = handle.cache.get(("insert", names))
+    if known is None:
+        here = [name for name in names if handle.has("messages", name)]
+        for name in set(names) - set(here) - set(_KNOWN):
+            raise InvalidInput(f"unknown column {name!r} of a message")
+        columns = ", ".join(f'"{name}"' for name in ["session_id", *here])
+        marks = ", ".join("?" * (len(here) + 1))
+        known = f"INSERT INTO messages ({columns}) VALUES ({marks})", here  # noqa: S608 -- columns that the table has
+        handle.cache["insert", names] = known
+    return cast("tuple[str, list[str]]", known)
+
+
+def _count(handle: Handle, block: str, session_id: str, encoded: list[dict[str, Any]]) -> None:
+    calls = sum(
+        len(content.decode_json(values["tool_calls"]) or ())
+        for values in encoded
+        if values.get("tool_calls")
+    )
+    counts = {"id": session_id, "messages": len(encoded), "tool_calls": calls}
+    handle.run(SQL[block], counts)
+    if encoded and handle.has("sessions", "last_activity_at"):
+        at = max(values["timestamp"] for values in encoded)
+        handle.run(SQL["set_last_activity"], {"id": session_id, "at": at})
+
+
+def _encode_all(messages: Rows, now: float) -> list[dict[str, Any]]:
+    return [_encode(message, now + place * _TICK_S) for place, message in enumerate(messages)]
+
+
+def _encode(message: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Return the stored columns of a message, as it came from a caller or from `get_messages`."""
+    if not isinstance(message, Mapping):
+        raise InvalidInput("a message is a mapping of columns")
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise InvalidInput("a message needs a role, such as 'user'")
+    values: dict[str, Any] = {
+        "role": role,
+        "content": content.encode(message.get("content")),
+        "timestamp": _time(message.get("timestamp"), now),
+    }
+    for name, value in message.items():
+        if name in _SET_BY_VERBS or value is None:
+            continue
+        if name in _JSON:
+            values[name] = content.encode_json(value)
+        elif name == "observed":
+            values[name] = int(bool(value))
+        elif name == "message_id":
+            values["platform_message_id"] = str(value)
+        else:
+            values[name] = content.clean_text(value) if isinstance(value, str) else value
+    return values
+
+
+def _time(given: Any, now: float) -> float:
+    if given is None:
+        return now
+    if isinstance(given, datetime):
+        return given.timestamp()
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        if math.isfinite(given):
+            return float(given)
+    elif isinstance(given, str):
+        try:
+            return datetime.fromisoformat(given).timestamp()
+        except ValueError:
+            pass
+    raise InvalidInput("the time of a message is a number of seconds, a datetime or ISO 8601")

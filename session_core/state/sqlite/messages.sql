@@ -1,0 +1,56 @@
+-- name: get_message
+SELECT * FROM messages WHERE id = ?
+
+-- name: list_live
+SELECT * FROM messages WHERE session_id = :id AND {live} ORDER BY id LIMIT :limit OFFSET :offset
+
+-- name: list_all
+SELECT * FROM messages WHERE session_id = :id ORDER BY id LIMIT :limit OFFSET :offset
+
+-- name: count_all
+SELECT count(*) FROM messages WHERE session_id = :id OR :id IS NULL
+
+-- name: count_live
+SELECT count(*) FROM messages WHERE session_id = ? AND {live}
+
+-- name: get_platform_message
+SELECT 1 FROM messages WHERE session_id = ? AND platform_message_id = ? LIMIT 1
+
+-- name: count_appended
+UPDATE sessions SET message_count = coalesce(message_count, 0) + :messages,
+    tool_call_count = coalesce(tool_call_count, 0) + :tool_calls
+WHERE id = :id
+
+-- name: set_counts
+UPDATE sessions SET message_count = :messages, tool_call_count = :tool_calls WHERE id = :id
+
+-- name: set_last_activity
+UPDATE sessions SET last_activity_at = max(coalesce(last_activity_at, 0), :at) WHERE id = :id
+
+-- name: rewind_rows
+UPDATE messages SET active = 0 WHERE session_id = :id AND id >= :since AND {live}
+
+-- name: count_rewind
+UPDATE sessions SET rewind_count = rewind_count + 1 WHERE id = ?
+
+-- name: get_last_live
+SELECT max(id) FROM messages WHERE session_id = ? AND {live}
+
+-- name: restore_rewound
+UPDATE messages SET active = 1
+WHERE session_id = :id AND id >= :since AND active = 0 AND NOT {compacted}
+
+-- name: compact_live
+UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ? AND {live}
+
+-- name: list_ids
+SELECT id FROM messages WHERE session_id = ?
+
+-- name: list_live_ids
+SELECT id FROM messages WHERE session_id = ? AND {live}
+
+-- name: delete_all
+DELETE FROM messages WHERE session_id = ?
+
+-- name: delete_live
+DELETE FROM messages WHERE session_id = ? AND {live}

@@ -1,0 +1,94 @@
+"""The newest sessions by their last message, kept true at the cost of what has changed.
+
+The first answer looks at every session once. Afterwards only messages that came since are looked
+at, the sessions of the list itself are asked again, and sessions that were stored since come in by
+their row ids. When more has changed than that can tell, everything is looked at again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from session_core.state.sqlite.handle import Handle
+
+KEPT = 200
+"""How many sessions are kept; a page further back looks at every session."""
+
+_MOST_NEWER = 5000
+
+
+class Recency:
+    """The newest sessions of one database, as `(active_at, id)`, newest first."""
+
+    def __init__(self, sql: Mapping[str, str]) -> None:
+        self._sql = sql
+        self._newest: list[tuple[float, str]] = []
+        self._last_message = -1
+        self._last_session: tuple[int, str] = (0, "")
+        self._whole = False
+
+    def newest(self, handle: Handle) -> list[tuple[float, str]]:
+        """Return the newest sessions as of the open snapshot."""
+        if handle.seen.get("recency") is not True:
+            if not self._catch_up(handle):
+                self._start(handle)
+            handle.seen["recency"] = True
+        return self._newest
+
+    @property
+    def whole(self) -> bool:
+        """Whether the list has every session there is."""
+        return self._whole
+
+    def _start(self, handle: Handle) -> None:
+        """Look at every session, by its id alone, since rows are long.
+
+        Of those without messages only what began late enough may be among the newest.
+        """
+        found = handle.values(self._sql["list_newest"], {"rows": KEPT})
+        active = [
+            (active_at, session_id) for session_id, active_at in found if active_at is not None
+        ]
+        oldest = active[-1][0] if len(active) == KEPT else float("-inf")
+        empty = handle.values(self._sql["list_newest_empty"], {"oldest": oldest, "rows": KEPT})
+        active += [(started_at, session_id) for session_id, started_at in empty]
+        self._newest = sorted(active, reverse=True)[:KEPT]
+        self._whole = len(active) < KEPT
+        self._last_message = handle.value(self._sql["get_last_message"]) or 0
+        self._last_session = self._latest_session(handle)
+
+    def _catch_up(self, handle: Handle) -> bool:
+        if self._last_message < 0 or not self._newest:
+            return False
+        since = {"since": self._last_message, "rows": _MOST_NEWER}
+        last = handle.value(self._sql["get_last_message"]) or 0
+        if last < self._last_message or last - self._last_message >= _MOST_NEWER:
+            return False
+        rowid, session_id = self._last_session
+        # A row id is used again once the highest ones are deleted, and a VACUUM changes them.
+        if handle.value(self._sql["get_session_at"], (rowid,)) != session_id:
+            return False
+        oldest = self._newest[-1]
+        members = {session_id for _, session_id in self._newest}
+        members |= {row[0] for row in handle.values(self._sql["list_newer"], since)}
+        members |= {row[0] for row in handle.values(self._sql["list_stored_since"], (rowid,))}
+        found = [
+            (active_at, member)
+            for member in members
+            if (active_at := handle.value(self._sql["get_activity"], {"id": member})) is not None
+        ]
+        # Below the oldest that was kept there may be sessions that nobody has looked at.
+        self._newest = sorted(
+            (entry for entry in found if self._whole or entry >= oldest), reverse=True
+        )[:KEPT]
+        self._whole = self._whole and len(found) <= KEPT
+        self._last_message = last
+        self._last_session = self._latest_session(handle)
+        return self._whole or len(self._newest) >= KEPT // 2
+
+    def _latest_session(self, handle: Handle) -> tuple[int, str]:
+        found = handle.values(self._sql["get_last_session"])
+        return found[0] if found else (0, "")

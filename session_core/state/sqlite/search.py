@@ -1,0 +1,103 @@
+"""Full-text search over all messages of a home.
+
+BM25 over a whole index costs with the number of matches, so relevance is judged among the newest
+matches only, in blocks, and the cursor goes on with the next block. Plain words that find nothing
+are loosened: all words, words as prefixes, any of them by how many match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from session_core import driver
+from session_core.errors import InvalidInput
+from session_core.models import Mode, Per, SearchResult
+from session_core.state import content, cursors
+from session_core.state import query as queries
+from session_core.state.sqlite import index, search_plan
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.search_request import Request
+from session_core.state.sqlite.search_run import Place, Run
+from session_core.state.sqlite.store import Store
+
+MOST_HITS = 100
+_FIELDS = (str, int, int, int, int)
+_HIGHEST = 2**62
+_MALFORMED = "malformed cursor; take next_cursor of the page before as it is"
+
+
+class Search(Store):
+    """Full-text search."""
+
+    def search(
+        self,
+        query: str,
+        *,
+        mode: Mode = "words",
+        per: Per = "conversation",
+        session: str | None = None,
+        source: Sequence[str] | None = None,
+        project: str | None = None,
+        roles: Sequence[str] | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> SearchResult:
+        """Find messages by words, phrases, prefixes, AND, OR, NOT, or by a substring.
+
+        Raises:
+            InvalidInput: an argument is none of those that there are, or the cursor is of another
+                search.
+            NotFound: there is no such session.
+        """
+        request = Request(
+            content.clean_text(query[: queries.MAX_LENGTH]),
+            mode,
+            per,
+            session,
+            None if source is None else tuple(source),
+            project,
+            None if roles is None else tuple(roles),
+            status,
+            since,
+            until,
+        )
+        request.check()
+        if limit < 1:
+            raise InvalidInput(f"a limit of {limit} finds nothing; it is at least 1")
+        place = None if cursor is None else _decode(request, cursor)
+        most = min(limit, MOST_HITS)
+
+        def look(handle: Handle) -> SearchResult | None:
+            return None if index.is_behind(handle) else _answer(handle, request, place, most)
+
+        found = None if self.read_only else self._read(look)
+        if found is None:
+            if not self.read_only:
+                self._tidy()
+            found = self._read(lambda handle: _answer(handle, request, place, most))
+        return found
+
+
+def _answer(handle: Handle, request: Request, place: Place | None, most: int) -> SearchResult:
+    """Answer by the index, and without it where it is damaged."""
+    try:
+        return Run(handle, request).answer(place, most)
+    except driver.library().DatabaseError:
+        if handle.seen.get(search_plan.BROKEN):
+            raise
+        handle.seen[search_plan.BROKEN] = True
+        return Run(handle, request).answer(place, most)
+
+
+def _decode(request: Request, cursor: str) -> Place:
+    position = cursors.decode("search", request.scope, cursor)
+    if not isinstance(position, list) or len(position) != len(_FIELDS):
+        raise InvalidInput(_MALFORMED)
+    if not all(isinstance(value, kind) for value, kind in zip(position, _FIELDS, strict=True)):
+        raise InvalidInput(_MALFORMED)
+    if not all(0 <= number < _HIGHEST for number in position[1:]):
+        raise InvalidInput(_MALFORMED)
+    return Place(*position)

@@ -1,0 +1,82 @@
+-- name: get_top
+SELECT coalesce(max(id), 0) FROM messages
+
+-- name: get_time
+SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 1
+
+-- name: get_session_range
+SELECT min(id), max(id), count(*) FROM messages WHERE session_id = ?
+
+-- name: list_own_ids
+SELECT rowid FROM ms_index
+WHERE ms_index MATCH :match AND rowid < :below AND rowid >= :low ORDER BY rowid DESC LIMIT :count
+
+-- name: list_word_ids
+SELECT rowid FROM messages_fts
+WHERE messages_fts MATCH :match AND rowid < :below AND rowid >= :low
+ORDER BY rowid DESC LIMIT :count
+
+-- name: list_trigram_ids
+SELECT rowid FROM messages_fts_trigram
+WHERE messages_fts_trigram MATCH :match AND rowid < :below AND rowid >= :low
+ORDER BY rowid DESC LIMIT :count
+
+-- name: list_passing
+SELECT m.id, m.session_id FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC
+
+-- name: list_rows
+SELECT m.id, m.session_id, m.role, m.timestamp, m.content, m.tool_name, m.tool_calls,
+       {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC
+
+-- name: scan_rows
+SELECT m.id, m.session_id, m.role, m.timestamp, m.content, m.tool_name, m.tool_calls,
+       {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1
+  AND (/*sieve*/ 1)
+ORDER BY m.id DESC
+
+-- name: list_tail_texts
+SELECT id, content, tool_name, tool_calls FROM messages WHERE id > :above ORDER BY id LIMIT :count
+
+-- name: get_later_copy
+SELECT id, session_id, {compacted} AS compacted FROM messages
+WHERE session_id = :session AND timestamp = :at AND id > :id AND role = :role AND {visible}
+  AND content IS (SELECT content FROM messages WHERE id = :id)
+ORDER BY id DESC LIMIT 1
+
+-- name: get_copy_in_child
+SELECT id, session_id, {compacted} AS compacted FROM messages
+WHERE session_id IN (SELECT id FROM sessions WHERE parent_session_id = :session)
+  AND timestamp = :at AND id > :id AND role = :role AND {visible}
+  AND content IS (SELECT content FROM messages WHERE id = :id)
+ORDER BY id DESC LIMIT 1
+
+-- name: get_session
+SELECT title, ended_at FROM sessions WHERE id = ?
+
+-- name: scan_session
+SELECT m.content, m.tool_name, m.tool_calls
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.session_id IN (SELECT value FROM json_each(:sessions))
+  AND m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC LIMIT 2000
+
+-- name: has_partial_trigrams
+SELECT 1 FROM sqlite_master
+WHERE type = 'trigger' AND name = 'messages_fts_trigram_insert' AND sql LIKE '%role%'
+
+-- name: get_word_index_end
+SELECT max(id) FROM messages_fts_docsize
+
+-- name: list_marks
+SELECT key, value FROM state_meta
+WHERE key IN ('fts_rebuild_high_water', 'fts_rebuild_progress', 'fts_stale')
+
+-- name: count_between
+SELECT count(*) FROM messages WHERE id BETWEEN ? AND ?

@@ -1,0 +1,81 @@
+"""Which conversation a match belongs to, whether it passes as one, and what is shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from session_core.state.sqlite import blocks, lineage
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.search_request import Request
+from session_core.state.sqlite.search_rows import Match
+
+SQL = blocks.load("search")
+
+
+class Conversations:
+    """The conversations of one search; a continuation is the same one as its parent."""
+
+    def __init__(self, handle: Handle, request: Request) -> None:
+        self._handle = handle
+        self._request = request
+        self._roots: dict[str, str] = {}
+        self._tips: dict[str, dict[str, Any]] = {}
+
+    def passes(self, match: Match) -> bool:
+        """Whether the conversation is open or ended as was asked; SQL asked all other filters."""
+        if not match.continued or self._request.status not in ("open", "ended"):
+            return True
+        ended = self._tip(match.session_id)["ended_at"] is not None
+        return ended == (self._request.status == "ended")
+
+    def best(self, ranked: Iterable[Match]) -> list[Match]:
+        """Return the first match of each conversation."""
+        found: dict[str, Match] = {}
+        for match in ranked:
+            found.setdefault(self.root(match), match)
+        return list(found.values())
+
+    def root(self, match: Match) -> str:
+        """Return the session in which the conversation of a match began."""
+        if match.parent is None:
+            return match.session_id
+        root = self._roots.get(match.session_id)
+        if root is None:
+            root = lineage.conversation_root(self._handle, match.session_id)
+            self._roots[match.session_id] = root
+        return root
+
+    def members(self, match: Match) -> list[str]:
+        """Return the sessions of its conversation."""
+        if match.parent is None and not match.continued:
+            return [match.session_id]
+        return lineage.family(self._handle, match.session_id)
+
+    def later_copy(self, match: Match) -> dict[str, Any] | None:
+        """Return the row to which a compacted message was carried on, None if it was not."""
+        bounds = {"id": match.id, "session": match.session_id, "at": match.at, "role": match.role}
+        found = None
+        if match.compacted:
+            found = self._handle.row(self._handle.sql(SQL["get_later_copy"]), bounds)
+        if found is None and match.continued and self._request.session is None:
+            found = self._handle.row(self._handle.sql(SQL["get_copy_in_child"]), bounds)
+        return found
+
+    def title(self, match: Match) -> str | None:
+        """Return the title of the session, else that of the tip, to which it may have moved."""
+        if match.title is None and match.continued:
+            title = self._tip(match.session_id)["title"]
+            return None if title is None else str(title)
+        return match.title
+
+    def _tip(self, session_id: str) -> dict[str, Any]:
+        found = self._tips.get(session_id)
+        if found is None:
+            tip = lineage.tip(self._handle, session_id)
+            found = self._handle.row(SQL["get_session"], (tip,)) or {
+                "title": None,
+                "ended_at": None,
+            }
+            self._tips[session_id] = found
+        return found

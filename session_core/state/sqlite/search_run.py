@@ -1,0 +1,215 @@
+"""One search on one moment of the database: stage by stage, block by block, a page of hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from session_core.errors import InvalidInput
+from session_core.models import Hit, Matched, SearchResult
+from session_core.state import cursors, searchable, snippet
+from session_core.state import query as queries
+from session_core.state.sqlite import (
+    blocks,
+    search_any,
+    search_rank,
+    search_request,
+    search_rows,
+    search_scan,
+    search_stages,
+)
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.search_hits import Conversations
+from session_core.state.sqlite.search_request import Request
+from session_core.state.sqlite.search_rows import Match, Task
+from session_core.state.sqlite.search_scan import Block
+from session_core.state.sqlite.search_stages import Stage
+
+SQL = blocks.load("search")
+
+_MOST_BLOCKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a search goes on: in which stage, below which message, after how many of a block."""
+
+    stage: str
+    top: int
+    below: int
+    skip: int = 0
+    found: int = 0
+    """Whether there was a hit already, so that nothing is loosened any more."""
+
+
+class Run:
+    """One search on one moment of the database."""
+
+    def __init__(self, handle: Handle, request: Request) -> None:
+        self.handle = handle
+        self.request = request
+        self.query = queries.parse(request.query)
+        self.condition, self.values = search_request.condition(handle, request)
+        self.conversations = Conversations(handle, request)
+        self.low, self.high = 0, 0
+        if request.session is not None:
+            first, last, _ = handle.values(SQL["get_session_range"], (request.session,))[0]
+            self.low, self.high = first or 0, last or 0
+        self._shown: set[int | str] | None = None
+
+    def answer(self, place: Place | None, limit: int) -> SearchResult:
+        """Return a page of hits."""
+        stages = search_stages.of(self.handle, self.query, self.request.query, self.request.mode)
+        stage = next(stages, None) if place is None else _find(stages, place.stage)
+        top = self._top() if place is None else place.top
+        found = place is not None and bool(place.found)
+        hits: list[Hit] = []
+        matched: Matched = stage.matched if stage else "text"
+        while stage is not None:
+            here = place or Place(stage.name, top, top)
+            first = place is None and not hits
+            page, following, back = self._page(stage, here, limit - len(hits))
+            if first and following is None and len(page) < min(stage.least, limit):
+                page = []
+            hits, found, place = hits + page, found or bool(page), None
+            matched = stage.matched if page or not hits else matched
+            if following is not None and (found or not stage.adds):
+                return self._result(hits, matched, back, replace(following, found=int(found)))
+            if found and not stage.goes_on:
+                return self._result(hits, matched, back, None)
+            before, stage = following, next(stages, None)
+            if stage is None:
+                return self._result(hits, matched, back, before)
+            if len(hits) == limit:
+                return self._result(hits, matched, back, Place(stage.name, top, top, found=1))
+        return self._result(hits, matched, None, None)
+
+    def _result(
+        self, hits: list[Hit], matched: Matched, back: float | None, place: Place | None
+    ) -> SearchResult:
+        text = None
+        if place is not None:
+            position = [place.stage, place.top, place.below, place.skip, place.found]
+            text = cursors.encode("search", self.request.scope, position)
+        if self.query.kind == "text" and self.request.mode == "words":
+            matched = "text"
+        return SearchResult(hits, matched, back, text)
+
+    def _top(self) -> int:
+        """Return above which message there is nothing to look for."""
+        return (self.high or int(self.handle.value(SQL["get_top"]))) + 1
+
+    def _page(
+        self, stage: Stage, place: Place, limit: int
+    ) -> tuple[list[Hit], Place | None, float | None]:
+        """Return hits of a stage, where it goes on, and how far back it looked."""
+        task = self._task(stage)
+        hits: list[Hit] = []
+        below, skip = place.below, place.skip
+        back: float | None = None
+        for _ in range(_MOST_BLOCKS):
+            block, terms = self._block(stage, task, below, place.top)
+            back = None if block.done else self.handle.value(SQL["get_time"], (block.floor,))
+            ranked = self._ranked(stage, block, terms)
+            for number, match in enumerate(ranked[skip:], skip):
+                if len(hits) == limit:
+                    return hits, replace(place, below=below, skip=number), back
+                hit = self._hit(stage, match, replace(place, below=below), terms)
+                if hit is not None:
+                    hits.append(hit)
+            if block.done or stage.name in ("any", "inner"):
+                return hits, None, back
+            below, skip = block.floor, 0
+            if len(hits) >= limit or block.read:
+                break
+        return hits, replace(place, below=below, skip=0), back
+
+    def _task(self, stage: Stage) -> Task:
+        sieve, values = stage.sieve or ("", {})
+        condition = f"{self.condition} AND ({stage.only})" if stage.only else self.condition
+        return Task(
+            self.handle,
+            stage.plan,
+            stage.test,
+            condition,
+            self.values | values,
+            self.low,
+            needle=stage.needle,
+            sieve=sieve,
+            per_session=self.request.per == "conversation" and self.request.session is None,
+            passes=self.conversations.passes,
+        )
+
+    def _block(
+        self, stage: Stage, task: Task, below: int, top: int
+    ) -> tuple[Block, list[search_any.Term]]:
+        if stage.name != "any" or self.query.node is None:
+            return search_scan.gather(task, below), []
+        terms = search_any.terms(self.handle, self.query.node)
+        return search_any.gather(task, terms, top), terms
+
+    def _ranked(self, stage: Stage, block: Block, terms: list[search_any.Term]) -> list[Match]:
+        newest = max((match.at for match in block.matches), default=0.0)
+        if terms:
+            search_any.rank(block.matches, terms, newest)
+        else:
+            literal = self.request.query.strip()
+            search_rank.score(block.matches, stage.words, literal, newest)
+        ranked = search_rank.ordered(block.matches)
+        return ranked if self.request.per == "message" else self.conversations.best(ranked)
+
+    def _hit(
+        self, stage: Stage, match: Match, block: Place, terms: list[search_any.Term]
+    ) -> Hit | None:
+        """Return what is shown of a match, None if it was shown already, or its copy is."""
+        copy = self.conversations.later_copy(match)
+        if self.request.per == "message" and copy is not None:
+            return None
+        if self._was_shown(stage, match, block):
+            return None
+        shown = copy or {}
+        literal = searchable.fold(self.request.query.strip())
+        return Hit(
+            session_id=shown.get("session_id", match.session_id),
+            message_id=shown.get("id", match.id),
+            role=match.role,
+            at=match.at,
+            snippet=snippet.cut(match.text, terms or stage.words, literal, folded=match.folded),
+            title=self.conversations.title(match),
+            source=match.source,
+            compacted=bool(shown.get("compacted", match.compacted)),
+        )
+
+    def _was_shown(self, stage: Stage, match: Match, block: Place) -> bool:
+        """Whether an earlier block or stage has shown this message or its conversation."""
+        if stage.rest and self._identity(match) in self._best_of_any(stage, block.top):
+            return True
+        if self.request.per == "message":
+            return False
+        members = self.conversations.members(match)
+        if stage.before is not None and self._has(stage.before, members, 0, block.top):
+            return True
+        return block.below < block.top and self._has(stage, members, block.below, block.top)
+
+    def _has(self, stage: Stage, sessions: list[str], low: int, below: int) -> bool:
+        """Whether sessions have a match of a stage between two messages."""
+        texts = search_rows.session_texts(self._task(stage), sessions, low, below)
+        return any(stage.test(text) for text in texts)
+
+    def _identity(self, match: Match) -> int | str:
+        return match.id if self.request.per == "message" else self.conversations.root(match)
+
+    def _best_of_any(self, stage: Stage, top: int) -> set[int | str]:
+        """Return what the stage of any words has shown, found again."""
+        if self._shown is None:
+            best = replace(stage, name="any", rest=False)
+            block, _ = self._block(best, self._task(best), top, top)
+            self._shown = {self._identity(match) for match in block.matches}
+        return self._shown
+
+
+def _find(stages: Iterator[Stage], name: str) -> Stage:
+    for stage in stages:
+        if stage.name == name:
+            return stage
+    raise InvalidInput("a cursor of an earlier state of this home; search again without it")

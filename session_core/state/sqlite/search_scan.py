@@ -1,0 +1,175 @@
+"""Blocks of matches, newest first, each within a bound of work.
+
+A block depends on the database, the query and where it begins, and on nothing else, so that a
+cursor can go on inside it. It ends when it has enough to rank, or when enough was looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from session_core.state.sqlite import blocks, search_tail
+from session_core.state.sqlite.search_rows import CHARACTERS, Match, Task, as_match, listed, rows
+
+SQL = blocks.load("search")
+
+ENOUGH = 200
+"""So many matches are ranked against each other."""
+
+_LOOKED_AT = 4000
+_STEP = 1000
+_FEW = 300
+_OF_ONE_SESSION = 6
+_DENSE = 2000
+_SIEVE = "/*sieve*/ 1"
+
+
+@dataclass(slots=True)
+class Block:
+    """Matches with ids from `floor` on; `done` if there is nothing below."""
+
+    matches: list[Match] = field(default_factory=list)
+    floor: int = 0
+    done: bool = False
+    read: bool = False
+    """Whether it took all that may be read in one call."""
+
+
+class _Gathering:
+    """A block that is being filled."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.matches: list[Match] = []
+        self.looked_at = 0
+        self.characters = 0
+        self._of_session: Counter[str] = Counter()
+
+    @property
+    def full(self) -> bool:
+        return (
+            len(self.matches) >= ENOUGH
+            or self.looked_at >= _LOOKED_AT
+            or self.characters >= CHARACTERS
+        )
+
+    def take(self, found: Iterable[tuple[Any, ...]], *, verify: bool) -> int | None:
+        """Add the rows that match; return the id at which it was full, if it was."""
+        task = self.task
+        for row in found:
+            match = as_match(row)
+            self.characters += len(match.text)
+            if (not verify or task.test(match.folded)) and self._wanted(match):
+                self.matches.append(match)
+            if len(self.matches) >= ENOUGH or self.characters >= CHARACTERS:
+                return match.id
+        return None
+
+    def _wanted(self, match: Match) -> bool:
+        if not self.task.passes(match):
+            return False
+        self._of_session[match.session_id] += 1
+        return not self.task.per_session or self._of_session[match.session_id] <= _OF_ONE_SESSION
+
+    def narrowed(self, ids: list[int]) -> list[int]:
+        """Return those ids that pass the filters, a few of each session."""
+        task = self.task
+        if len(ids) <= _FEW or not task.per_session:
+            return ids
+        passing = task.handle.connection.execute(
+            task.sql("list_passing"), {**task.values, "ids": json.dumps(ids)}
+        )
+        counted = self._of_session.copy()
+        chosen = []
+        for message_id, session_id in passing:
+            counted[session_id] += 1
+            if counted[session_id] <= _OF_ONE_SESSION:
+                chosen.append(message_id)
+        return chosen
+
+
+def gather(task: Task, below: int) -> Block:
+    """Return the newest block of matches whose ids are less than `below`."""
+    filling = _Gathering(task)
+    floor: int | None = None
+    above = task.plan.covered_to + 1
+    if below > above:
+        floor = _take_tail(filling, max(above, task.low), below)
+        if floor is not None:
+            return Block(filling.matches, floor, read=len(filling.matches) < ENOUGH)
+        below = above
+    if below <= task.low or not task.plan.lookups:
+        return Block(filling.matches, task.low, done=True)
+    if task.plan.dense:
+        start = max(task.low, below - _DENSE)
+        floor = _scan(filling, start, below)
+        below = start if floor is None else floor
+        if floor is not None or len(filling.matches) >= ENOUGH // 4:
+            return Block(filling.matches, below, done=below <= task.low)
+    return _take_lookups(filling, below)
+
+
+def _take_lookups(filling: _Gathering, below: int) -> Block:
+    task = filling.task
+    while True:
+        ids, floor, done = listed(task.handle, task.plan.lookups, task.low, below, _STEP)
+        chosen = filling.narrowed(ids)
+        filling.looked_at += len(ids)
+        stopped = filling.take(rows(task, chosen), verify=task.plan.verify)
+        if stopped is not None:
+            return Block(filling.matches, stopped, read=filling.characters >= CHARACTERS)
+        if done:
+            return Block(filling.matches, task.low, done=True)
+        below = floor
+        if task.per_session:
+            below = _past_giant(task, ids, below)
+        if filling.full:
+            return Block(filling.matches, below)
+
+
+def _past_giant(task: Task, ids: list[int], below: int) -> int:
+    """Return where to go on below a session that fills a step and has all ids of its range."""
+    if len(ids) < _STEP:
+        return below
+    ends = [
+        task.handle.value("SELECT session_id FROM messages WHERE id = ?", (one,))
+        for one in (ids[0], ids[-1])
+    ]
+    if ends[0] != ends[1]:
+        return below
+    first, last, count = task.handle.values(SQL["get_session_range"], (ends[0],))[0]
+    return int(first) if count == last - first + 1 else below
+
+
+def _scan(filling: _Gathering, low: int, below: int) -> int | None:
+    """Read all rows from `low` on; return the id at which it was full, if it was."""
+    task = filling.task
+    statement = task.sql("scan_rows").replace(_SIEVE, task.sieve or "1")
+    while below > low:
+        start = max(low, below - _STEP)
+        bounds = {**task.values, "scan_low": start, "scan_below": below}
+        found = task.handle.connection.execute(statement, bounds)
+        stopped = filling.take(found, verify=True)
+        if stopped is not None:
+            return stopped
+        below = start
+    return None
+
+
+def _take_tail(filling: _Gathering, low: int, below: int) -> int | None:
+    """Add what is above the index; return where it was full, None if all of it was looked at."""
+    texts = search_tail.texts(filling.task.handle, low) if filling.task.plan.covered_to else None
+    if texts is not None:
+        test, needle = filling.task.test, filling.task.needle
+        likely = [pair for pair in texts.items() if needle in pair[1]]
+        ids = [one for one, folded in likely if low <= one < below and test(folded)]
+        return filling.take(rows(filling.task, ids[::-1]), verify=False)
+    start = max(low, below - filling.task.reach)
+    stopped = _scan(filling, start, below)
+    if stopped is not None or start == low:
+        return stopped
+    return start

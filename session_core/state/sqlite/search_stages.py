@@ -1,0 +1,185 @@
+"""The ways in which a query is looked for, one after the other, and what each reports.
+
+A query that means what it says has one. Plain words are loosened as long as nothing is found. What
+an index leaves out is a stage of its own that adds to the one before it; a message belongs to
+exactly one of the two, so that none is found twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from session_core.models import Matched, Mode
+from session_core.state import matcher, questions, searchable
+from session_core.state import query as queries
+from session_core.state.query import Leaf, Node, Query
+from session_core.state.sqlite import search_any, search_plan
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.search_plan import Plan
+from session_core.state.sqlite.search_rows import Test
+
+_INNER_LEAVES = 2
+_ENOUGH_ANSWERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One way to look: how it is looked up, what must hold of a text, what is reported."""
+
+    name: str
+    matched: Matched
+    plan: Plan
+    test: Test
+    words: tuple[matcher.Word, ...] = ()
+    goes_on: bool = False
+    """Whether the next stage adds to what this one has found."""
+    least: int = 1
+    """With fewer hits the query is loosened all the same."""
+    adds: bool = False
+    """Whether it only adds: what it has not got to does not keep the next one waiting."""
+    needle: str = ""
+    """A piece of folded text without which nothing matches."""
+    sieve: tuple[str, dict[str, str]] | None = None
+    only: str = ""
+    """A condition on the rows that are its own."""
+    before: Stage | None = None
+    """What the stage before has shown, where this one adds to it."""
+    rest: bool = False
+    """Whether it comes after the best of any words, with what those lookups left out."""
+
+
+def of(handle: Handle, query: Query, typed: str, mode: Mode) -> Iterator[Stage]:
+    """Return the stages of a query, none where there is nothing to look for."""
+    if mode == "substring":
+        return _substring(handle, typed.replace("\x00", ""), "substring")
+    if query.node is None:
+        return iter(())
+    if query.kind == "literal":
+        return _substring(handle, query.text, "text")
+    return _words(handle, query, query.node)
+
+
+def _words(handle: Handle, query: Query, node: Node) -> Iterator[Stage]:
+    leaves = list(dict.fromkeys(queries.leaves(node)))
+    asked = query.kind == "words" and questions.is_question(query.text)
+    for stage in _node(handle, "all", "all", node):
+        yield replace(stage, least=_ENOUGH_ANSWERS) if asked and not stage.adds else stage
+    if query.kind == "syntax":
+        return
+    inner = search_plan.inner(handle, node) if len(leaves) <= _INNER_LEAVES else None
+    if inner is not None:
+        yield replace(_one(handle, "inner", "all", node), plan=inner, adds=True)
+    prefixes = queries.as_prefixes(node, except_for=questions.STOP)
+    for stage in _node(handle, "prefix", "prefix", prefixes):
+        yield replace(stage, least=_ENOUGH_ANSWERS) if asked and not stage.adds else stage
+    yield replace(_one(handle, "any", "any", node), goes_on=True, needle="")
+    yield _rest(handle, node)
+
+
+def _node(handle: Handle, name: str, matched: Matched, node: Node) -> Iterator[Stage]:
+    stage = _one(handle, name, matched, node)
+    yield from _split(handle, stage)
+
+
+def _one(handle: Handle, name: str, matched: Matched, node: Node) -> Stage:
+    words = tuple(matcher.word(leaf) for leaf in dict.fromkeys(queries.leaves(node)))
+    plan = search_plan.make(handle, node)
+    spaceless = isinstance(node, Leaf) and not node.text.isascii()
+    sieve = search_plan.sieve(node.text) if isinstance(node, Leaf) and spaceless else None
+    return Stage(
+        name,
+        matched,
+        plan,
+        lambda folded: matcher.matches(node, folded),
+        words,
+        needle=matcher.needle(node),
+        sieve=sieve,
+    )
+
+
+def _split(handle: Handle, stage: Stage) -> Iterator[Stage]:
+    """Yield the stage, and another one for the rows that its index leaves out."""
+    left_out = search_plan.left_out(handle, stage.plan)
+    if left_out is None:
+        yield stage
+        return
+    first = replace(stage, goes_on=True, only=f"NOT ({left_out})")
+    plan = replace(stage.plan, lookups=(), covered_to=0, dense=False)
+    yield first
+    yield replace(stage, name=f"{stage.name}+", plan=plan, only=left_out, adds=True, before=first)
+
+
+def _encoded(handle: Handle, whole: Stage) -> Iterator[Stage]:
+    """Yield the stages of a substring on a Hermes home: plain rows, multi-part ones, the others."""
+    coded = search_plan.multi_part(handle, whole.plan)
+    if coded is None:
+        yield whole
+        return
+    plan, told = coded
+    left_out = search_plan.left_out(handle, whole.plan)
+    others = f"({left_out}) AND NOT ({told})" if left_out else "0"
+    first = replace(whole, goes_on=True, only=f"NOT ({told}) AND NOT ({others})")
+    yield first
+    yield replace(
+        whole,
+        name="coded",
+        plan=plan,
+        only=told,
+        adds=True,
+        before=first,
+        goes_on=left_out is not None,
+    )
+    if left_out is not None:
+        unindexed = replace(plan, lookups=(), covered_to=0)
+        before = replace(whole, only=f"NOT ({others})")
+        yield replace(
+            whole, name="substring+", plan=unindexed, only=others, adds=True, before=before
+        )
+
+
+def _rest(handle: Handle, node: Node) -> Stage:
+    """Return the stage of all messages that have any of the words, newest first."""
+    terms = search_any.terms(handle, node)
+    either = search_any.either(terms)
+    plan = search_plan.make(handle, either)
+    words = tuple(term.word for term in terms)
+    return Stage(
+        "rest",
+        "any",
+        plan,
+        lambda folded: any(term.there(folded) for term in terms),
+        words,
+        adds=True,
+        rest=True,
+    )
+
+
+def _substring(handle: Handle, needle: str, matched: Matched) -> Iterator[Stage]:
+    """On a home of our own first what begins with a word, then what lies inside of one."""
+    if not needle.strip():
+        return
+    folded_needle = searchable.fold(needle)
+    plan = search_plan.substring(handle, needle)
+    sieve = search_plan.sieve(needle)
+
+    def has(folded: str) -> bool:
+        return folded_needle in folded
+
+    whole = Stage("substring", matched, plan, has, sieve=sieve)
+    inside = search_plan.inside(handle, needle)
+    if inside is None:
+        yield from _encoded(handle, whole)
+        return
+    begins = search_plan.begins(folded_needle)
+    first = replace(whole, test=begins, goes_on=True)
+    yield first
+    yield Stage(
+        "inside",
+        matched,
+        inside,
+        lambda folded: has(folded) and not begins(folded),
+        adds=True,
+        before=first,
+        sieve=sieve,
+    )

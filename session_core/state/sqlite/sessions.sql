@@ -1,0 +1,38 @@
+-- name: get_session
+SELECT * FROM sessions WHERE id = ?
+
+-- name: find_by_prefix
+SELECT id FROM sessions WHERE id >= :prefix AND id < :prefix || char(1114111) ORDER BY id LIMIT 6
+
+-- name: end_session
+UPDATE sessions SET ended_at = :now, end_reason = :reason WHERE id = :id AND ended_at IS NULL
+
+-- name: promote_session
+UPDATE sessions SET ended_at = :now, end_reason = :reason
+WHERE id = :id AND (ended_at IS NULL OR end_reason IN ('agent_close', 'ws_orphan_reap'))
+
+-- name: reopen_session
+UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?
+
+-- name: set_archived
+UPDATE sessions SET archived = :archived WHERE id = :id AND archived IS NOT :archived
+
+-- name: get_revision
+WITH live AS (
+    SELECT count(*) AS rows, max(id) AS last FROM messages WHERE session_id = :id AND {live}
+)
+SELECT max(
+        coalesce(live.last, 0),
+        coalesce((SELECT max(id) FROM messages WHERE session_id = :id AND active = 0), 0)
+    ),
+    live.rows,
+    (SELECT count(*) FROM messages WHERE session_id = :id AND {compacted}),
+    rewind_count, ended_at
+FROM sessions, live WHERE sessions.id = :id
+
+-- name: get_meta
+SELECT value FROM state_meta WHERE key = ?
+
+-- name: set_meta
+INSERT INTO state_meta (key, value) VALUES (?, ?)
+ON CONFLICT(key) DO UPDATE SET value = excluded.value

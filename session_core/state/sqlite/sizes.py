@@ -1,0 +1,212 @@
+"""Bytes by table: estimated from a few rows at once, or counted page by page by a child process.
+
+An estimate reads some runs of rows at even distances over the rowids of each table, from which come
+the number of rows, their size and that of the entries in its indexes; a search index is measured by
+the first and last block of each of its segments. The sum is known, so the parts are scaled to it.
+The work is bounded by the number of tables, whatever the size of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from session_core import driver
+from session_core.models import Sizes
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle
+
+SQL = blocks.load("checks")
+
+_POINTS = 24
+_RUN = 8
+_FEW = _POINTS * _RUN
+_SHADOWS = ("data", "idx", "content", "docsize", "config")
+_CHILD = "session_core.state.sqlite.sizes_child"
+_CHILD_TIMEOUT_S = 900
+
+_SEGMENT = 1 << 37
+_BLOCKS = 1 << 31
+_MOST_SEGMENTS = 2000
+
+# What a value takes in a row, -1 where it is NULL.
+_STORED = (
+    "CASE typeof({0}) WHEN 'null' THEN -1 WHEN 'real' THEN 8"
+    " WHEN 'integer' THEN length({0}) * 2 / 5 ELSE {1} END"
+)
+_CELL_BYTES = 6
+_ENTRY_BYTES = 8
+_ENTRY_FILL = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """To which table each table and index of a file belongs, and which are search indexes."""
+
+    owners: Mapping[str, str]
+    indexes: frozenset[str]
+
+    def fill(self, sizes: Sizes, parts: Mapping[str, float], *, exact: bool) -> Sizes:
+        """Return the sizes with the parts added up by table."""
+        tables: dict[str, int] = {}
+        for part, size in parts.items():
+            owner = self.owners.get(part, part)
+            tables[owner] = tables.get(owner, 0) + round(size)
+        index = sum(size for table, size in tables.items() if table in self.indexes)
+        return replace(sizes, tables=tables, index=index, exact=exact)
+
+
+def layout(handle: Handle) -> Layout:
+    """Look at what there is; the tables behind a search index belong to it."""
+    indexes = frozenset(row[0] for row in handle.values(SQL["list_index_tables"]))
+    shadows = {f"{index}_{shadow}": index for index in indexes for shadow in _SHADOWS}
+    trees = handle.values(SQL["list_trees"])
+    return Layout({tree: shadows.get(table, table) for tree, table in trees}, indexes)
+
+
+def estimate(handle: Handle, path: Path) -> Sizes:
+    """Return how large the file and its parts are, roughly, without reading much of it."""
+    if not _size(path):
+        return Sizes(db=0, wal=0, free=0, index=0)
+    page, pages, free = (
+        int(handle.value(f"PRAGMA {name}"))
+        for name in ("page_size", "page_count", "freelist_count")
+    )
+    parts = {table: _table_bytes(handle, table, page) for table in _tables(handle)}
+    parts["sqlite_schema"] = max(int(handle.value(SQL["get_schema_bytes"]) or 0), page)
+    scale = (pages - free) * page / (sum(parts.values()) or 1)
+    sizes = Sizes(db=pages * page, wal=_size(Path(f"{path}-wal")), free=free * page, index=0)
+    scaled = {table: size * scale for table, size in parts.items()}
+    return layout(handle).fill(sizes, scaled, exact=False)
+
+
+def count(estimated: Sizes, found: Layout, path: Path) -> Sizes:
+    """Return how large the parts are, counted by a child process; estimated where it cannot."""
+    counted = _ask_child(path)
+    return found.fill(estimated, counted, exact=True) if counted else estimated
+
+
+def _ask_child(path: Path) -> dict[str, int] | None:
+    # The folder of the package is the child's first one to import from, whatever ours was.
+    root = Path(driver.__file__).parent.parent
+    try:
+        done = subprocess.run(  # noqa: S603 -- our own module, and a path that is an argument
+            [sys.executable, "-m", _CHILD, str(path)],
+            capture_output=True,
+            cwd=root,
+            timeout=_CHILD_TIMEOUT_S,
+            check=True,
+        )
+        counted = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return counted if isinstance(counted, dict) else None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _tables(handle: Handle) -> list[str]:
+    return [row[0] for row in handle.values(SQL["list_tables"])]
+
+
+def _table_bytes(handle: Handle, table: str, page: int) -> float:
+    if table.endswith("_data") and handle.has(table[:-5]) and handle.has(table, "block"):
+        return _index_blocks(handle, table) * page
+    sample = _sample(handle, table)
+    rows = sum(weight * _row_bytes(sizes, page) for weight, sizes in sample.rows)
+    indexes = handle.values(SQL["list_indexes"], (table,))
+    entries = (_index_bytes(handle, sample, *index) for index in indexes)
+    return max(rows, page) + sum(max(size, page) for size in entries)
+
+
+def _row_bytes(sizes: Sequence[int], page: int) -> float:
+    """Return what a row takes: in its page, and in pages of its own for what does not fit."""
+    payload = sum(max(size, 0) for size in sizes) + len(sizes) + _CELL_BYTES
+    most = page - 35
+    if payload <= most:
+        return payload
+    least = (page - 12) * 32 // 255 - 23
+    return least + -(-(payload - least) // (page - 4)) * page
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Rows of a table as the sizes of their columns, each with how many rows it stands for."""
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[float, Sequence[int]]]
+
+
+def _sample(handle: Handle, table: str) -> _Sample:
+    columns = handle.columns(table)
+    length = "octet_length({0})" if _has_octet_length() else "length(CAST({0} AS BLOB))"
+    sizes = ", ".join(
+        _STORED.format(_quoted(name), length.format(_quoted(name))) for name in columns
+    )
+    name = _quoted(table)
+    try:
+        low = handle.value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
+        high = handle.value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
+    except driver.library().OperationalError:
+        rows = handle.values(f"SELECT {sizes} FROM {name} LIMIT {_FEW}")  # noqa: S608 -- from the schema, quoted
+        return _Sample(columns, [(1.0, row) for row in rows])
+    if low is None:
+        return _Sample(columns, [])
+    run = f"SELECT rowid, {sizes} FROM {name} WHERE rowid >= ? ORDER BY rowid LIMIT ?"  # noqa: S608 -- from the schema, quoted
+    if high - low < _FEW:
+        return _Sample(columns, [(1.0, row[1:]) for row in handle.values(run, (low, _FEW))])
+    step = (high - low + 1) / _POINTS
+    found: list[tuple[float, Sequence[int]]] = []
+    for point in range(_POINTS):
+        start = low + int(point * step)
+        rows = handle.values(run, (start, _RUN))
+        if rows:
+            span = rows[-1][0] - start + 1
+            found += [(step / max(span, len(rows)), row[1:]) for row in rows]
+    return _Sample(columns, found)
+
+
+def _has_octet_length() -> bool:
+    return tuple(driver.library().sqlite_version_info) >= (3, 43)
+
+
+def _index_bytes(handle: Handle, sample: _Sample, index: str, partial: int) -> float:
+    """Return what the entries of an index take; a partial one leaves out the rows without a key."""
+    names = [row[0] for row in handle.values(SQL["list_index_columns"], (index,))]
+    places = [sample.columns.index(name) for name in names if name in sample.columns]
+    total = 0.0
+    for weight, sizes in sample.rows:
+        keys = [sizes[place] for place in places]
+        if not (partial and -1 in keys):
+            total += weight * (_ENTRY_BYTES + len(keys) + sum(max(key, 0) for key in keys))
+    return total / _ENTRY_FILL
+
+
+def _index_blocks(handle: Handle, table: str) -> int:
+    """Count the blocks of a search index: those of a segment have successive numbers."""
+    name = _quoted(table)
+    first_after = f"SELECT min(id) FROM {name} WHERE id >= ?"  # noqa: S608 -- from the schema, quoted
+    last_before = f"SELECT max(id) FROM {name} WHERE id < ?"  # noqa: S608 -- from the schema, quoted
+    blocks_count = 1
+    first = handle.value(first_after, (_SEGMENT,))
+    for _ in range(_MOST_SEGMENTS):
+        if first is None:
+            break
+        begin = first // _SEGMENT * _SEGMENT
+        last = handle.value(last_before, (begin + _BLOCKS,))
+        blocks_count += last - first + 1
+        first = handle.value(first_after, (begin + _SEGMENT,))
+    return blocks_count
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,33 @@
+"""A process of its own that counts the pages of every table and prints them as JSON.
+
+The standard SQLite library may have what the one that the parent uses has not (`dbstat`), and two
+libraries never open one file in one process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from session_core import driver
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import file_uri
+
+SQL = blocks.load("checks")
+
+
+def count(path: Path) -> dict[str, int] | None:
+    """Return the bytes of every table and index by its name; None where that cannot be told."""
+    driver.choose("standard")
+    connection = driver.connect(file_uri(path, "mode=ro"), busy_timeout_s=1)
+    try:
+        return dict(connection.execute(SQL["list_bytes"]))
+    except driver.library().OperationalError:
+        return None
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    print(json.dumps(count(Path(sys.argv[1]))))  # noqa: T201 -- what the parent reads

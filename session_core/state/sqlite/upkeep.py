@@ -1,0 +1,162 @@
+"""Primitives of upkeep: finalise, delete, count, check. Those that change something act at once.
+
+They protect nobody: whether a session may be touched is for the plans above to say. Rows that
+belong to a session go with it; routes and files of a home do not, they are the session store's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from session_core.errors import NotFound
+from session_core.models import Finding, Sizes
+from session_core.state.sqlite import blocks, checks, sizes
+from session_core.state.sqlite.deletion import Pace, delete_row, delete_some
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.store import Store
+
+SQL = blocks.load("upkeep")
+
+_WEEK_S = 604_800
+_DAY_S = 86_400
+_CHUNK = 200
+_TRIES = 3
+
+
+class Upkeep(Store):
+    """What keeps a home small and right."""
+
+    def finalize_orphaned_compression_sessions(self) -> int:
+        """End continuations that never ran; return how many. Acts at once.
+
+        One that has no accounted call, has not ended, began more than a week ago, continues a
+        parent that was compressed, and has a message.
+        """
+        before = self._clock() - _WEEK_S
+        orphans = self._read(lambda handle: list_orphans(handle, before))
+        return sum(
+            self._write(partial(_finalize, ids=chunk, now=self._clock(), before=before))
+            for chunk in _chunks(orphans)
+        )
+
+    def prune_empty_ghost_sessions(self) -> int:
+        """Delete empty sessions of the terminal without children. Acts at once.
+
+        One that has no title and no message, has ended, and began more than a day ago.
+        """
+        before = self._clock() - _DAY_S
+        ghosts = self._read(lambda handle: list_ghosts(handle, before))
+        return sum(
+            self._write(partial(_prune, ids=chunk, before=before)) for chunk in _chunks(ghosts)
+        )
+
+    def delete_session(self, session_id: str) -> bool:
+        """Delete a session, its delegates and all rows that belong to them. Acts at once.
+
+        Its other children lose their parent. One transaction, or where it is too large for one
+        that is short, several: messages first, the row of the session at the very last, so that
+        a delete that was cut short can be called again. Routes and files stay.
+        """
+        return self.delete_sessions([session_id]) == 1
+
+    def delete_sessions(self, session_ids: Sequence[str]) -> int:
+        """Delete several sessions as `delete_session` does; return how many. Acts at once."""
+        rest = list(dict.fromkeys(session_ids))
+        wanted, gone, pace = set(rest), set[str](), Pace()
+        while rest:
+            with self.transaction():
+                done, removed = self._write(partial(_delete, ids=rest, pace=pace))
+            pace.end()
+            gone |= removed
+            rest = rest[done:]
+        return len(gone & wanted)
+
+    def recount_session(self, session_id: str) -> bool:
+        """Set the counters to what the rows say; return whether they had drifted.
+
+        Raises:
+            NotFound: there is no such session.
+        """
+        for _ in range(_TRIES):
+            counted = self._read(lambda handle: count_session(handle, session_id))
+            drifted = self._write(partial(_recount, session_id=session_id, counted=counted))
+            if drifted is not None:
+                return drifted
+        return self._write(
+            lambda handle: bool(_recount(handle, session_id, count_session(handle, session_id)))
+        )
+
+    def drifted_sessions(self, limit: int = 1000) -> list[str]:
+        """Return sessions whose number of messages is not what the rows say."""
+        return self._read(
+            lambda handle: [row[0] for row in handle.values(SQL["list_drifted"], (limit,))]
+        )
+
+    def check_integrity(self, *, deep: bool = False) -> list[Finding]:
+        """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
+        self._check_alive()
+        with self._errors():
+            return checks.check(self.path, deep=deep)
+
+    def sizes(self, *, exact: bool = False) -> Sizes:
+        """Return bytes by table: estimates at once, or counted in a child process."""
+        estimated = self._read(lambda handle: sizes.estimate(handle, self.path))
+        if not exact:
+            return estimated
+        return sizes.count(estimated, self._read(sizes.layout), self.path)
+
+
+def list_orphans(handle: Handle, before: float) -> list[str]:
+    """Return the continuations that never ran."""
+    if not handle.has("sessions", "api_call_count"):
+        return []
+    return [row[0] for row in handle.values(SQL["list_orphans"], {"before": before})]
+
+
+def list_ghosts(handle: Handle, before: float) -> list[str]:
+    """Return the empty sessions of the terminal that have no child."""
+    return [row[0] for row in handle.values(SQL["list_ghosts"], {"before": before})]
+
+
+def count_session(handle: Handle, session_id: str) -> tuple[int, int, int]:
+    """Return a session's live rows, the highest id of them, and the tool calls in them."""
+    live, last_id = handle.values(SQL["count_live"], (session_id,))[0]
+    return live, last_id, handle.value(SQL["count_tool_calls"], (session_id,))
+
+
+def _finalize(handle: Handle, ids: Sequence[str], now: float, before: float) -> int:
+    bounds = {"ids": json.dumps(ids), "now": now, "before": before}
+    return handle.run(SQL["finalize_orphans"], bounds)
+
+
+def _prune(handle: Handle, ids: Sequence[str], before: float) -> int:
+    chosen = {"ids": json.dumps(ids), "before": before}
+    ghosts = [row[0] for row in handle.values(SQL["list_chosen_ghosts"], chosen)]
+    for ghost in ghosts:
+        delete_row(handle, ghost)
+    return len(ghosts)
+
+
+def _delete(handle: Handle, ids: Sequence[str], pace: Pace) -> tuple[int, set[str]]:
+    pace.begin()
+    return delete_some(handle, ids, pace.room)
+
+
+def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> bool | None:
+    """Store the counters; return None where the rows have changed since they were counted."""
+    found = handle.values(SQL["get_counters"], (session_id,))
+    if not found:
+        raise NotFound(f"no session {session_id}")
+    live, last_id, tool_calls = counted
+    if handle.values(SQL["count_live"], (session_id,))[0] != (live, last_id):
+        return None
+    if found[0] == (live, tool_calls):
+        return False
+    handle.run(SQL["set_counters"], (live, tool_calls, session_id))
+    return True
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))

@@ -1,0 +1,93 @@
+-- name: list_orphans
+SELECT id FROM sessions
+WHERE api_call_count = 0 AND end_reason IS NULL AND ended_at IS NULL AND started_at < :before
+  AND EXISTS (
+      SELECT 1 FROM sessions AS parent
+      WHERE parent.id = sessions.parent_session_id
+        AND parent.end_reason = 'compression' AND parent.ended_at IS NOT NULL
+  )
+  AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
+
+-- name: finalize_orphans
+UPDATE sessions SET ended_at = :now, end_reason = 'orphaned_compression'
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND api_call_count = 0 AND end_reason IS NULL AND ended_at IS NULL AND started_at < :before
+  AND EXISTS (
+      SELECT 1 FROM sessions AS parent
+      WHERE parent.id = sessions.parent_session_id
+        AND parent.end_reason = 'compression' AND parent.ended_at IS NOT NULL
+  )
+  AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
+
+-- name: list_ghosts
+SELECT id FROM sessions
+WHERE source = 'tui' AND title IS NULL AND ended_at IS NOT NULL AND started_at < :before
+  AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
+  AND NOT EXISTS (SELECT 1 FROM sessions AS child WHERE child.parent_session_id = sessions.id)
+
+-- name: list_chosen_ghosts
+SELECT id FROM sessions
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND source = 'tui' AND title IS NULL AND ended_at IS NOT NULL AND started_at < :before
+  AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
+  AND NOT EXISTS (SELECT 1 FROM sessions AS child WHERE child.parent_session_id = sessions.id)
+
+-- name: get_parent
+SELECT parent_session_id FROM sessions WHERE id = ?
+
+-- name: has_session
+SELECT 1 FROM sessions WHERE id = ?
+
+-- name: list_children
+SELECT id, model_config FROM sessions WHERE parent_session_id = ? AND id <> ?1
+
+-- name: list_rows
+SELECT id, coalesce(length(CAST(content AS BLOB)), 0) + coalesce(length(tool_calls), 0)
+FROM messages WHERE session_id = ?
+
+-- name: delete_rows
+DELETE FROM messages WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: detach_children
+UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id = ?
+
+-- name: delete_session
+DELETE FROM sessions WHERE id = ?
+
+-- name: list_columns_of_sessions
+SELECT tables.name, columns.name
+FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
+WHERE tables.type = 'table' AND tables.sql NOT LIKE 'CREATE VIRTUAL%'
+  AND columns.name = 'session_id'
+UNION
+SELECT tables.name, keys."from"
+FROM sqlite_master AS tables, pragma_foreign_key_list(tables.name) AS keys
+WHERE tables.type = 'table' AND tables.sql NOT LIKE 'CREATE VIRTUAL%'
+  AND keys."table" = 'sessions' AND coalesce(keys."to", 'id') = 'id'
+
+-- name: get_counters
+SELECT message_count, tool_call_count FROM sessions WHERE id = ?
+
+-- name: count_live
+SELECT count(*), coalesce(max(id), 0) FROM messages WHERE session_id = ? AND active = 1
+
+-- name: count_tool_calls
+SELECT coalesce(sum(CASE
+    WHEN tool_calls IS NULL OR NOT json_valid(tool_calls) THEN 0
+    WHEN json_type(tool_calls) = 'array' THEN json_array_length(tool_calls)
+    WHEN json_type(tool_calls) = 'object' THEN 1
+    ELSE 0
+END), 0)
+FROM messages
+WHERE session_id = ? AND active = 1 AND role = 'assistant' AND tool_calls IS NOT NULL
+
+-- name: set_counters
+UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?
+
+-- name: list_drifted
+SELECT sessions.id
+FROM sessions LEFT JOIN (
+    SELECT session_id, count(*) AS live FROM messages WHERE active = 1 GROUP BY session_id
+) AS counted ON counted.session_id = sessions.id
+WHERE sessions.message_count IS NOT coalesce(counted.live, 0)
+ORDER BY sessions.id LIMIT ?

@@ -1,0 +1,158 @@
+"""Tokens and costs: the totals of a session, and what each model used in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from session_core.errors import InvalidInput
+from session_core.state.sqlite import sessions
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.store import Store
+
+_COUNTS = (
+    "api_call_count",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
+_COSTS = ("estimated_cost_usd", "actual_cost_usd")
+_PROVENANCE = ("cost_status", "cost_source", "pricing_version")
+_ROUTE = ("model", "billing_provider", "billing_base_url", "billing_mode")
+_KNOWN = (*_COUNTS, *_COSTS, *_PROVENANCE, *_ROUTE)
+_KEY = ("session_id", *_ROUTE, "task")
+
+_TOO_MUCH = 2**62
+
+Given = dict[str, Any]
+
+
+class Usage(Store):
+    """Tokens and costs."""
+
+    def update_token_counts(
+        self, session_id: str, *, absolute: bool = False, **counts: Any
+    ) -> None:
+        """Add to the token and cost columns and to the row of the model, or set them.
+
+        A session that is not there yet is created with the source `unknown`. The first call that
+        is accounted may replace the model that was asked for; later ones only fill what is empty.
+        Absolute counts cannot be told apart by model and leave those rows alone.
+
+        Raises:
+            InvalidInput: a count is unknown.
+        """
+        given = _checked(counts)
+        now = self._clock()
+
+        def step(handle: Handle) -> None:
+            new = {"source": "unknown", "model": given["model"]}
+            sessions.insert(handle, sessions.checked_fields(session_id, new, now))
+            if _accounted(given):
+                _take_route(handle, session_id, given)
+            _set_totals(handle, session_id, given, absolute=absolute)
+            if not absolute and _accounted(given):
+                row = sessions.require(handle, session_id)
+                route = {name: given[name] or row.get(name) for name in _ROUTE}
+                _add_model_usage(handle, {**given, **route, "session_id": session_id}, now)
+
+        self._write(step)
+
+    def record_auxiliary_usage(
+        self, session_id: str, task: str, *, model: str | None = None, **counts: Any
+    ) -> None:
+        """Account a call beside the conversation (vision, titles, compression) to its task.
+
+        The totals of the session stay those of the conversation. A home whose table knows no
+        tasks keeps nothing.
+        """
+        if not task:
+            raise InvalidInput("a call beside the conversation needs a task, such as 'vision'")
+        given = _checked({"api_call_count": 1, **counts, "model": model})
+        now = self._clock()
+
+        def step(handle: Handle) -> None:
+            sessions.require(handle, session_id)
+            if handle.has("session_model_usage", "task"):
+                _add_model_usage(handle, {**given, "session_id": session_id, "task": task}, now)
+
+        self._write(step)
+
+    def model_usage(self, session_id: str) -> list[dict[str, Any]]:
+        """Return what each model used in a session."""
+
+        def look(handle: Handle) -> list[dict[str, Any]]:
+            if not handle.has("session_model_usage"):
+                return []
+            return handle.rows(
+                "SELECT * FROM session_model_usage WHERE session_id = ? ORDER BY first_seen, model",
+                (session_id,),
+            )
+
+        return self._read(look)
+
+
+def _checked(counts: Given) -> Given:
+    for name in counts:
+        if name not in _KNOWN:
+            raise InvalidInput(f"unknown count {name!r}; known are {', '.join(_KNOWN)}")
+    for name, value in counts.items():
+        if value is not None and not _fits(name, value):
+            raise InvalidInput(f"{name} is a number for counts and costs, and text for the others")
+    return {name: counts.get(name) or (0 if name in _COUNTS else None) for name in _KNOWN}
+
+
+def _fits(name: str, value: Any) -> bool:
+    if name not in (*_COUNTS, *_COSTS):
+        return isinstance(value, str)
+    return isinstance(value, (int, float)) and abs(value) < _TOO_MUCH  # which no nan is
+
+
+def _accounted(given: Given) -> bool:
+    return any(given[name] for name in (*_COUNTS, *_COSTS))
+
+
+def _take_route(handle: Handle, session_id: str, given: Given) -> None:
+    """Store which model answered: the first accounted call knows best, others fill gaps."""
+    row = sessions.require(handle, session_id)
+    first = not row.get("api_call_count") and given["model"] and given["billing_provider"]
+    if first and any(row.get(name) != given[name] for name in ("model", "billing_provider")):
+        route = {name: given[name] for name in _ROUTE}
+    else:
+        route = {name: given[name] for name in _ROUTE if given[name] and not row.get(name)}
+    if route:
+        sessions.update(handle, session_id, route)
+
+
+def _set_totals(handle: Handle, session_id: str, given: Given, *, absolute: bool) -> None:
+    row: dict[str, Any] = {**sessions.require(handle, session_id)}
+
+    def total(name: str) -> Any:
+        return (given[name] or 0) + (0 if absolute else row.get(name) or 0)
+
+    values = {name: total(name) for name in (*_COUNTS, "estimated_cost_usd")}
+    if given["actual_cost_usd"] is not None:
+        values["actual_cost_usd"] = total("actual_cost_usd")
+    values |= {name: given[name] for name in _PROVENANCE if given[name] is not None}
+    sessions.update(handle, session_id, values)
+
+
+def _add_model_usage(handle: Handle, given: Given, now: float) -> None:
+    if not handle.has("session_model_usage"):
+        return
+    values = {name: given.get(name) or "" for name in _KEY}
+    values["model"] = values["model"] or "unknown"
+    values |= {name: given[name] or 0 for name in (*_COUNTS, *_COSTS)}
+    values |= {name: given[name] for name in ("cost_status", "cost_source")}
+    values |= {"first_seen": now, "last_seen": now}
+    here = [name for name in values if handle.has("session_model_usage", name)]
+    added = ", ".join(f"{name} = {name} + excluded.{name}" for name in (*_COUNTS, *_COSTS))
+    handle.run(
+        f"INSERT INTO session_model_usage ({', '.join(here)}) "  # noqa: S608 -- fixed names
+        f"VALUES ({', '.join('?' * len(here))}) ON CONFLICT DO UPDATE SET {added}, "
+        "cost_status = coalesce(excluded.cost_status, cost_status), "
+        "cost_source = coalesce(excluded.cost_source, cost_source), "
+        "last_seen = excluded.last_seen",
+        [values[name] for name in here],
+    )

@@ -1,0 +1,60 @@
+"""What a title may be, and how the titles of one lineage are numbered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from session_core.errors import InvalidInput
+
+MAX_LENGTH = 100
+
+_REMOVED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffc"
+    "\ufff9-\ufffb]"
+)
+_SUFFIX = re.compile(r" #(\d+)$")
+
+
+def clean(title: str | None) -> str | None:
+    """Return the title as it is stored: no control characters, single spaces; None when empty.
+
+    Raises:
+        InvalidInput: what is left is longer than 100 characters.
+    """
+    if not title:
+        return None
+    text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in title)
+    text = " ".join(_REMOVED.sub("", text).split())
+    if len(text) > MAX_LENGTH:
+        raise InvalidInput(f"title too long ({len(text)} characters, at most {MAX_LENGTH})")
+    return text or None
+
+
+def stem(title: str) -> str:
+    """Return the title without its lineage number: "Trip #2" is one of "Trip"."""
+    return _SUFFIX.sub("", title)
+
+
+def following(base: str, taken: Iterable[str]) -> str:
+    """Return the next free title of the lineage of `base`, given those that are taken."""
+    base, taken = stem(base), set(taken)
+    numbers = [number for title in taken if (number := _number(base, title)) is not None]
+    if not numbers:
+        return base
+    number = max(numbers) + 1
+    while (title := _numbered(base, number)) in taken:
+        number += 1
+    return title
+
+
+def _numbered(base: str, number: int) -> str:
+    suffix = f" #{number}"
+    return base[: MAX_LENGTH - len(suffix)].rstrip() + suffix
+
+
+def _number(base: str, title: str) -> int | None:
+    if title == base:
+        return 1
+    match = _SUFFIX.search(title)
+    return int(match[1]) if match and title[: match.start()] == base else None

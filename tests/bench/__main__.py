@@ -1,0 +1,197 @@
+"""`python -m tests.bench`: a table of ours and the peers', same homes, same run, as ratios.
+
+It needs a package index once, for the environments of the peers, and room for the homes.
+Nothing in it fails because something was slow; it says what was reached and what was not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+
+from session_core import driver
+from session_core.errors import Unsupported
+from tests.bench import beside, build, rows, shapes
+from tests.bench.text import Writer
+
+ROWS = ("list", "cold", "read", "search", "tokens", "questions", "append", "size")
+_READ = ("list", "read", "search", "tokens", "questions")
+_NEED_BYTES = {False: 5_000_000_000, True: 300_000_000}
+_WRITERS = 8
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build the homes, run the rows, print the table."""
+    options = _parse(arguments)
+    with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+        folder = options.home or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        need, free = _NEED_BYTES[options.quick], shutil.disk_usage(folder).free
+        print(f"needs {need / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free")
+        if free < need:
+            print("too little room; free some, or name another folder with --home")
+            return 1
+        bench = Bench(folder, quick=options.quick, names=options.rows, driver_name=_choose())
+        bench.run()
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--rows", type=_names, default=ROWS, help=f"some of {','.join(ROWS)}")
+    parser.add_argument("--home", type=Path, help="a folder in which the homes are kept")
+    parser.add_argument("--quick", action="store_true", help="small homes, few runs")
+    return parser.parse_args(arguments)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
+    return names
+
+
+def _choose() -> driver.Choice:
+    try:
+        return driver.choose("bundled").name
+    except Unsupported:
+        return driver.choose("standard").name
+
+
+class Bench:
+    """One run: the homes, who runs on them, and the table."""
+
+    def __init__(
+        self, folder: Path, *, quick: bool, names: Sequence[str], driver_name: driver.Choice
+    ) -> None:
+        self.folder = folder
+        self.quick = quick
+        self.names = names
+        self.driver = driver_name
+        self._began = time.perf_counter()
+
+    def run(self) -> None:
+        """Print the table, a row as soon as it is measured."""
+        chosen = driver.describe()
+        print(
+            f"{os.cpu_count()} cores (load {_load()}), Python {platform.python_version()}, "
+            f"ours on {chosen.name} SQLite {chosen.version}, {date.today().isoformat()}, "  # noqa: DTZ011
+            f"peers {beside.HERMES[1]}, {beside.OPENAI[1]}"
+        )
+        print(_line("what", "home", "ours", "peer", "better", "target", "reached", ""))
+        missed = 0
+        for row in self._rows():
+            print(_print(row), flush=True)
+            missed += row.reached is False
+        if self.quick:
+            print("homes this small and runs this short say that it works, not how fast it is")
+        print(f"{missed} targets missed; took {time.perf_counter() - self._began:.0f} s")
+
+    def _rows(self) -> Iterator[rows.Row]:
+        if set(self.names) - {"append"}:
+            for shape in shapes.SHAPES[self.quick]:
+                yield from self._shape_rows(shape)
+        if "append" in self.names:
+            yield from self._append_rows()
+
+    def _shape_rows(self, shape: shapes.Shape) -> Iterator[rows.Row]:
+        hermes, own = (self._build(shape, kind) for kind in ("hermes", "own"))
+        reading = [name for name in _READ if name in self.names]
+        theirs = self._read(hermes, "hermes", reading) if reading else {}
+        for built in (hermes, own):
+            if "cold" in self.names:
+                yield self._cold(built, hermes)
+            if reading:
+                yield from rows.read_rows(built, self._read(built, "ours", reading), theirs)
+        if "size" in self.names:
+            yield rows.size_row(own, hermes)
+
+    def _build(self, shape: shapes.Shape, kind: str) -> build.Built:
+        built = build.build(self.folder, shape, kind, time.perf_counter)
+        print(
+            f"-- {built.name}: {built.sessions:,} sessions, {built.messages:,} messages, "
+            f"{built.content_bytes / 1e6:,.0f} MB of content",
+            file=sys.stderr,
+            flush=True,
+        )
+        return built
+
+    def _read(self, built: build.Built, who: str, names: list[str]) -> rows.Answer:
+        return self._ask(built, who, {"do": "read", "rows": names})
+
+    def _cold(self, built: build.Built, hermes: build.Built) -> rows.Row:
+        times = 2 if self.quick else 7
+        ours = [self._ask(built, "ours", {"do": "cold"}) for _ in range(times)]
+        theirs = [self._ask(hermes, "hermes", {"do": "cold"}) for _ in range(times)]
+        return rows.cold_row(built, ours, theirs)
+
+    def _ask(self, built: build.Built, who: str, what: rows.Answer) -> rows.Answer:
+        job = {
+            "db": built.db,
+            "driver": self.driver,
+            "home": vars(built),
+            "seconds": 0.05 if self.quick else 1.5,
+        }
+        run = beside.run_hermes if who == "hermes" else beside.run_ours
+        return run(Path(built.db).parent, job | what)
+
+    def _append_rows(self) -> Iterator[rows.Row]:
+        writer = Writer(shapes.SEED)
+        texts = self.folder / "texts.json"
+        count = 200 if self.quick else 4000
+        texts.write_text(json.dumps([writer.message("assistant") for _ in range(count)]))
+        answers: dict[str, list[rows.Answer]] = {}
+        for number in range(1 if self.quick else 5):
+            order = list(dict.fromkeys((self.driver, "SQLiteSession", "standard", "hermes")))
+            for who in order[number % 2 :] + order[: number % 2]:
+                answers.setdefault(who, []).append(self._append(who, number, texts))
+        yield from rows.append_rows(answers)
+
+    def _append(self, who: str, number: int, texts: Path) -> rows.Answer:
+        home = self.folder / f"append-{who}-{number}"
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        job = {
+            "do": "append",
+            "db": str(home / "state.db"),
+            "driver": who,
+            "texts": str(texts),
+            "writers": _WRITERS,
+        }
+        run = {"SQLiteSession": beside.run_openai, "hermes": beside.run_hermes}
+        answer = run.get(who, beside.run_ours)(home, job)
+        shutil.rmtree(home, ignore_errors=True)
+        return answer
+
+
+def _load() -> str:
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+
+
+def _print(row: rows.Row) -> str:
+    better = "" if row.better is None else f"{row.better:,.{1 if row.better >= 1 else 2}f} x"
+    reached = {True: "yes", False: "NO", None: ""}[row.reached]
+    return _line(row.what, row.home, row.ours, row.theirs, better, row.target, reached, row.note)
+
+
+def _line(*cells: str) -> str:
+    widths = (36, 13, -11, -11, -9, -9, -7, 0)
+    padded = (
+        cell.ljust(width) if width >= 0 else cell.rjust(-width)
+        for cell, width in zip(cells, widths, strict=True)
+    )
+    return "  ".join(padded).rstrip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Builds the homes of the bench: those of Hermes by plain SQL, those of our own by the library.
+
+Hermes makes its empty database itself and opens the filled one again afterwards; in between its
+triggers are out of the way and the search tables are filled in one go, which is much faster.
+A home that stands already, built from the same sources, is used again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from session_core import SessionDB, driver
+from session_core.state.sqlite.handle import file_uri
+from tests.bench import beside, shapes
+from tests.bench.text import HALF
+
+_HERE = Path(__file__).parent
+_INDEXED = (
+    "coalesce(content, '') || ' ' || coalesce(tool_name, '') || ' ' || coalesce(tool_calls, '')"
+)
+
+
+@dataclass
+class Built:
+    """A home that stands, and what is in it."""
+
+    shape: str
+    kind: str
+    db: str
+    sessions: int
+    messages: int
+    content_bytes: int
+    built_s: float
+    longest: tuple[str, int]
+    ordinary: tuple[str, int]
+    half: str
+    rare: list[str]
+    tokens: list[tuple[str, str]]
+    cjk: list[tuple[str, str]]
+    questions: list[tuple[str, str]]
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table."""
+        return f"{self.shape} {'hermes' if self.kind == 'hermes' else 'own'}"
+
+
+def build(folder: Path, shape: shapes.Shape, kind: str, clock: Callable[[], float]) -> Built:
+    """Return the home of this shape and kind below `folder`; build it where it is not there."""
+    name = f"{shape.name}-{shape.sessions}-{kind}"
+    home = folder / f"{name}-{_fingerprint(shape, kind)}"
+    told = home / "bench.json"
+    if told.exists():
+        return Built(**json.loads(told.read_text(encoding="utf-8")))
+    for outdated in folder.glob(f"{name}-*"):
+        shutil.rmtree(outdated)
+    home.mkdir(parents=True)
+    began = clock()
+    content = shapes.Home(shape)
+    fill = _fill_hermes if kind == "hermes" else _fill_own
+    counted = fill(home / "state.db", content)
+    built = _describe(home, kind, content, counted, clock() - began)
+    told.write_text(json.dumps(asdict(built)), encoding="utf-8")
+    return built
+
+
+def _describe(
+    home: Path, kind: str, content: shapes.Home, counted: Counted, built_s: float
+) -> Built:
+    longest, ordinary, plants = content.longest, content.ordinary, content.plants
+    return Built(
+        shape=content.shape.name,
+        kind=kind,
+        db=str(home / "state.db"),
+        sessions=len(content.lengths),
+        messages=counted.messages,
+        content_bytes=counted.content_bytes,
+        built_s=built_s,
+        longest=(shapes.session_id(longest), content.lengths[longest]),
+        ordinary=(shapes.session_id(ordinary), content.lengths[ordinary]),
+        half=HALF,
+        rare=plants.rare,
+        tokens=plants.tokens,
+        cjk=plants.cjk,
+        questions=plants.questions,
+    )
+
+
+class Counted:
+    """Counts what passes by."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.content_bytes = 0
+
+    def add(self, session: shapes.Session) -> shapes.Session:
+        """Count a session and return it."""
+        self.messages += len(session.messages)
+        self.content_bytes += sum(len(row["content"].encode()) for row in session.messages)
+        return session
+
+
+def _fill_own(db_path: Path, content: shapes.Home) -> Counted:
+    counted, ends_at = Counted(), [0.0]
+    with SessionDB(db_path, clock=lambda: ends_at[0]) as db:
+        sessions = map(counted.add, content.sessions())
+        while together := list(islice(sessions, 50)):
+            with db.transaction():
+                for session in together:
+                    ends_at[0] = session.row["ended_at"] or 0.0
+                    _store_session(db, session)
+    return counted
+
+
+def _store_session(db: SessionDB, session: shapes.Session) -> None:
+    row = {name: session.row[name] for name in _GIVEN}
+    key = db.create_session(session.row["id"], **row)
+    db.set_session_title(key, session.row["title"])
+    if session.messages:
+        db.append_messages(key, session.messages)
+    if session.row["ended_at"] is not None:
+        db.end_session(key, session.row["end_reason"])
+
+
+def _fill_hermes(db_path: Path, content: shapes.Home) -> Counted:
+    beside.run_hermes(db_path.parent, {"db": str(db_path), "do": "create"})
+    counted = Counted()
+    connection = driver.connect(file_uri(db_path, "mode=rw"), busy_timeout_s=1)
+    try:
+        connection.execute("PRAGMA synchronous=OFF")
+        triggers = _take_triggers_away(connection)
+        sessions = map(counted.add, content.sessions())
+        while together := list(islice(sessions, 500)):
+            _insert_rows(connection, together)
+        _fill_search(connection)
+        for sql in triggers:
+            connection.execute(sql)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.close()
+    seen = beside.run_hermes(db_path.parent, {"db": str(db_path), "do": "verify"})
+    if seen["messages"] != counted.messages or not seen["found"]:
+        raise RuntimeError(f"hermes does not see what was built: {seen}")
+    return counted
+
+
+def _take_triggers_away(connection: driver.Connection) -> list[str]:
+    asked = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'messages'"
+    triggers = connection.execute(asked).fetchall()
+    for name, _ in triggers:
+        connection.execute(f'DROP TRIGGER "{name}"')
+    return [sql for _, sql in triggers]
+
+
+def _insert_rows(connection: driver.Connection, sessions: Iterable[shapes.Session]) -> None:
+    connection.execute("BEGIN")
+    for session in sessions:
+        _insert(connection, "sessions", [session.row])
+        rows = [_as_stored(session.row["id"], message) for message in session.messages]
+        if rows:
+            _insert(connection, "messages", rows)
+    connection.execute("COMMIT")
+
+
+def _insert(connection: driver.Connection, table: str, rows: list[dict[str, Any]]) -> None:
+    names = list(rows[0])
+    values = ", ".join(f":{name}" for name in names)
+    sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"  # noqa: S608 -- our names
+    connection.executemany(sql, rows)
+
+
+def _as_stored(session_id: str, message: dict[str, Any]) -> dict[str, Any]:
+    calls = message["tool_calls"]
+    stored = {"session_id": session_id, "tool_calls": json.dumps(calls) if calls else None}
+    return message | stored
+
+
+def _fill_search(connection: driver.Connection) -> None:
+    for table in ("messages_fts", "messages_fts_trigram"):
+        connection.execute("BEGIN")
+        connection.execute(
+            f"INSERT INTO {table}(rowid, content) SELECT id, {_INDEXED} FROM messages"  # noqa: S608
+        )
+        connection.execute("COMMIT")
+
+
+def _fingerprint(shape: shapes.Shape, kind: str) -> str:
+    sources = [*_HERE.glob("*.txt"), *(_HERE / f"{name}.py" for name in _TEXT_SOURCES)]
+    if kind == "own":
+        library = Path(driver.__file__).parent / "state"
+        sources += sorted(path for path in library.rglob("*") if path.suffix in (".py", ".sql"))
+    digest = hashlib.sha256(repr(shape).encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+_GIVEN = ("source", "model", "model_config", "parent_session_id", "started_at", "cwd")
+_TEXT_SOURCES = ("text", "questions", "shapes", "build")

@@ -1,0 +1,195 @@
+"""The rows of the table: what was measured, beside which peer, and whether it is what we want."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.build import Built
+
+Answer = dict[str, Any]
+
+LIST_MS, COLD_MS = 2.0, 30.0
+READ_MS, READ_LONG_MS = 1.0, 10.0
+RARE_MS, HALF_MS = 1.5, 10.0
+HITS = 0.9
+ALONE, TOGETHER = 1.3, 2.0
+SIZE = 3.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `better` is how many times better we are than the peer."""
+
+    what: str
+    home: str
+    ours: str
+    theirs: str
+    better: float | None
+    target: str
+    reached: bool | None
+    note: str = ""
+
+
+def read_rows(built: Built, ours: Answer, theirs: Answer) -> Iterator[Row]:
+    """Yield the rows of everything that was read from one home."""
+    for name in ours:
+        if name == "about":
+            continue
+        if name in ("tokens", "cjk", "questions"):
+            yield _found(name, built, ours[name], theirs[name])
+        yield _time(name, built, ours[name], theirs[name])
+
+
+def _time(name: str, built: Built, ours: Answer, theirs: Answer) -> Row:
+    limit = _limit(name)
+    # A peer that found nothing was quick at that; there is nothing to compare.
+    found = len(theirs.get("missed", ())) < theirs.get("of", 1)
+    return Row(
+        what=_title(name, ours),
+        home=built.name,
+        ours=_ms(ours["ms"]),
+        theirs=_ms(theirs["ms"]) if found else "",
+        better=theirs["ms"] / ours["ms"] if found else None,
+        target="" if limit is None else f"<= {limit:g} ms",
+        reached=None if limit is None else ours["ms"] <= limit,
+        note=_time_note(ours, theirs),
+    )
+
+
+def _time_note(ours: Answer, theirs: Answer) -> str:
+    if "hits" in ours:
+        return f"p95 {_ms(ours['p95'])}; hits {ours['hits']}, peer {theirs['hits']}"
+    same = "" if "ids" not in ours else _agreement(ours["ids"], theirs["ids"])
+    return f"p95 {_ms(ours['p95'])}{same}"
+
+
+def _agreement(ours: list[Any], theirs: list[Any]) -> str:
+    return f"; {len(set(ours) & set(theirs))} of {len(ours)} the same as the peer's"
+
+
+def _limit(name: str) -> float | None:
+    if name.startswith("read"):
+        return READ_MS if int(name.rsplit(maxsplit=1)[-1]) <= 1000 else READ_LONG_MS
+    return {"list": LIST_MS, "search rare": RARE_MS, "search half": HALF_MS}.get(name)
+
+
+def _title(name: str, ours: Answer) -> str:
+    if name.startswith("read"):
+        _, which, count = name.split()
+        page = {"first": "page 1", "newest": "newest page"}.get(which, f"page {ours['page']}")
+        return f"read {page} of {int(count):,} messages"
+    return {
+        "list": "list newest 20, warm",
+        "search rare": "search a rare word",
+        "search half": "search a word in half of all",
+        "tokens": "search an exact token, time",
+        "cjk": "search two CJK characters, time",
+        "questions": "ask a plain question, time",
+    }[name]
+
+
+def _found(name: str, built: Built, ours: Answer, theirs: Answer) -> Row:
+    what, share = {
+        "tokens": ("planted exact tokens found", 1.0),
+        "cjk": ("planted CJK pairs found", 1.0),
+        "questions": ("plain questions, hit@5", HITS),
+    }[name]
+    mine, peers = (len(answer["missed"]) for answer in (ours, theirs))
+    found, of = ours["of"] - mine, ours["of"]
+    first = f"; {ours['first']} of them first" if "first" in ours else ""
+    if "missed_any" in theirs:
+        any_word = theirs["of"] - len(theirs["missed_any"])
+        first += f"; plain bm25 over any of the words, asked of the peer: {any_word}/{theirs['of']}"
+    missed = "; missed: " + " | ".join(ours["missed"][:4]) if mine else ""
+    return Row(
+        what=what,
+        home=built.name,
+        ours=f"{found}/{of}",
+        theirs=f"{of - peers}/{of}",
+        better=None,
+        target=f">= {share:.0%}",
+        reached=found >= share * of,
+        note=f"{first}{missed}"[2:],
+    )
+
+
+def cold_row(built: Built, ours: list[Answer], theirs: list[Answer]) -> Row:
+    """Return the row of the first list in a new process; the import stands in the note."""
+    mine, peers = _cold_ms(ours), _cold_ms(theirs)
+    parts = [
+        f"{name} {_ms(statistics.median(answer[name] for answer in ours))}"
+        f" (peer {_ms(statistics.median(answer[name] for answer in theirs))})"
+        for name in ("import", "open", "call")
+    ]
+    return Row(
+        what="list newest 20, cold: open + call",
+        home=built.name,
+        ours=_ms(mine),
+        theirs=_ms(peers),
+        better=peers / mine,
+        target=f"<= {COLD_MS:g} ms",
+        reached=mine <= COLD_MS,
+        note=", ".join(parts),
+    )
+
+
+def _cold_ms(answers: list[Answer]) -> float:
+    return statistics.median(answer["open"] + answer["call"] for answer in answers)
+
+
+def append_rows(answers: dict[str, list[Answer]]) -> Iterator[Row]:
+    """Yield the appends of each of our drivers beside each peer: the median of the rounds."""
+    for driver in ("bundled", "standard"):
+        if driver not in answers:
+            continue
+        for peer in ("SQLiteSession", "hermes"):
+            for name, least in (("alone", ALONE), ("together", TOGETHER)):
+                yield _append_row(driver, peer, name, least, answers)
+
+
+def _append_row(
+    driver: str, peer: str, name: str, least: float, answers: dict[str, list[Answer]]
+) -> Row:
+    mine, peers = (statistics.median(a[name] for a in answers[who]) for who in (driver, peer))
+    pairs = zip(answers[driver], answers[peer], strict=True)
+    better = statistics.median(one[name] / other[name] for one, other in pairs)
+    judged = peer == "SQLiteSession"
+    single = "single" if name == "alone" else "8 writers"
+    return Row(
+        what=f"append, {single} ({driver})",
+        home="own",
+        ours=f"{mine:,.0f}/s",
+        theirs=f"{peers:,.0f}/s",
+        better=better,
+        target=f">= {least:g} x" if judged else "",
+        reached=better >= least if judged else None,
+        note=f"{answers[driver][0]['about']} beside {peer}, {answers[peer][0]['about']}",
+    )
+
+
+def size_row(own: Built, hermes: Built) -> Row:
+    """Return the row of database bytes by bytes of content."""
+    mine, peers = (_size(built) / built.content_bytes for built in (own, hermes))
+    return Row(
+        what="database size by content",
+        home=own.name,
+        ours=f"{mine:.2f}",
+        theirs=f"{peers:.2f}",
+        better=peers / mine,
+        target=f"<= {SIZE:g}",
+        reached=mine <= SIZE,
+        note=f"{_size(own) / 1e6:,.0f} MB for {own.content_bytes / 1e6:,.0f} MB of content in "
+        f"{own.messages:,} messages; stored in {own.built_s:.0f} s",
+    )
+
+
+def _size(built: Built) -> int:
+    return sum(path.stat().st_size for path in Path(built.db).parent.glob("state.db*"))
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3f} ms" if value < 1 else f"{value:.{2 if value < 100 else 0}f} ms"

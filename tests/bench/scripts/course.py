@@ -1,0 +1,171 @@
+"""The course that every system runs, ours and the peers: the same calls, timed the same way.
+
+It stands alone, on the standard library, since it runs in the environments of the peers too.
+A system is a class with `imported_s`, `newest`, `page`, `search`, `append` and `close`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import threading
+import time
+from pathlib import Path
+
+WARM_UP = 3
+LEAST_RUNS, MOST_RUNS = 5, 300
+LIMIT = 20
+PAGE = 50
+
+
+def main(system, extra=None):
+    """Read a job, do it, write the answer."""
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    do = {"read": read, "cold": cold, "append": append} | (extra or {})
+    answer = do[job["do"]](system, job)
+    Path(sys.argv[2]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def cold(system, job):
+    """Time the first list of a new process: import, open and call by themselves."""
+    imported_s = system.load(job)
+    began = time.perf_counter()
+    opened = system(job)
+    middle = time.perf_counter()
+    ids = opened.newest(LIMIT)
+    done = time.perf_counter()
+    opened.close()
+    times = {"import": imported_s, "open": middle - began, "call": done - middle}
+    return {name: value * 1000 for name, value in times.items()} | {"ids": ids}
+
+
+def read(system, job):
+    """Time lists, pages and searches on one open home."""
+    system.load(job)
+    opened = system(job)
+    rows = {"about": opened.about()}
+    for name in job["rows"]:
+        rows |= _ROWS[name](opened, job)
+    opened.close()
+    return rows
+
+
+def _list(opened, job):
+    return {"list": timed([lambda: opened.newest(LIMIT)], job) | {"ids": opened.newest(LIMIT)}}
+
+
+def _read(opened, job):
+    rows = {}
+    for session, count in (job["home"]["ordinary"], job["home"]["longest"]):
+        last = max(0, min(999, count // PAGE - 1))
+        for name, number in (("first", 0), ("last", last), ("newest", -1)):
+            call = opened.page(session, number, PAGE, count)
+            rows[f"read {name} {count}"] = timed([call], job) | {"ids": call(), "page": number + 1}
+    return rows
+
+
+def _search(opened, job):
+    rare, half = job["home"]["rare"], job["home"]["half"]
+    return {
+        "search rare": timed(_asking(opened, rare), job)
+        | {"hits": len(opened.search(rare[0], 20))},
+        "search half": timed(_asking(opened, [half]), job) | {"hits": len(opened.search(half, 20))},
+    }
+
+
+def _tokens(opened, job):
+    return {name: _hunt(opened, job, job["home"][name], LIMIT) for name in ("tokens", "cjk")}
+
+
+def _questions(opened, job):
+    planted = job["home"]["questions"]
+    row = _hunt(opened, job, planted, 5)
+    if hasattr(opened, "any_of"):
+        asked = ((opened.any_of(text), session) for text, session in planted)
+        row["missed_any"] = [
+            text for text, session in asked if session not in _top(opened, text, 5)
+        ]
+    return {"questions": row}
+
+
+def _hunt(opened, job, planted, among):
+    """Search for everything that is planted; say what was not among the first conversations."""
+    found = {}
+
+    def ask(text):
+        found[text] = opened.search(text, LIMIT)
+
+    row = timed([lambda text=text: ask(text) for text, _ in planted], job)
+    firsts = {text: list(dict.fromkeys(sessions))[:among] for text, sessions in found.items()}
+    return row | {
+        "of": len(planted),
+        "missed": [text for text, session in planted if session not in firsts[text]],
+        "first": sum(firsts[text][:1] == [session] for text, session in planted),
+    }
+
+
+def _top(opened, text, count):
+    """Return the first conversations among many hits."""
+    return list(dict.fromkeys(opened.search(text, 50)))[:count]
+
+
+def _asking(opened, queries):
+    return [lambda query=query: opened.search(query, LIMIT) for query in queries]
+
+
+_ROWS = {
+    "list": _list,
+    "read": _read,
+    "search": _search,
+    "tokens": _tokens,
+    "questions": _questions,
+}
+
+
+def timed(calls, job):
+    """Return the median and the slow end in ms; several calls take turns."""
+    for number in range(WARM_UP):
+        calls[number % len(calls)]()
+    taken = []
+    until = time.perf_counter() + job["seconds"]
+    least = max(LEAST_RUNS, len(calls))
+    while len(taken) < least or (len(taken) < MOST_RUNS and time.perf_counter() < until):
+        call = calls[len(taken) % len(calls)]
+        began = time.perf_counter()
+        call()
+        taken.append((time.perf_counter() - began) * 1000)
+    taken.sort()
+    slow = taken[min(len(taken) - 1, int(len(taken) * 0.95))]
+    return {"ms": statistics.median(taken), "p95": slow, "runs": len(taken)}
+
+
+def append(system, job):
+    """Return appends a second: one writer, then several at once in this process."""
+    system.load(job)
+    texts = json.loads(Path(job["texts"]).read_text(encoding="utf-8"))
+    opened = system(job)
+    opened.append(texts[: len(texts) // 10], job["writers"])
+    alone, together = opened.append(texts, job["writers"])
+    about = opened.about()
+    opened.close()
+    return {"alone": len(texts) / alone, "together": len(texts) / together, "about": about}
+
+
+def in_threads(write, texts, writers):
+    """Time `write(number, texts)` in so many threads, each with its share of the texts."""
+    shares = [texts[number::writers] for number in range(writers)]
+    ready = threading.Barrier(writers + 1)
+
+    def work(number):
+        ready.wait()
+        write(number, shares[number])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(writers)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    began = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - began

@@ -1,0 +1,91 @@
+"""Runs the course in the real Hermes Agent, in its own environment."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import course
+
+
+class Hermes:
+    """The state database of Hermes, by its own names."""
+
+    @staticmethod
+    def load(job):  # noqa: ARG004
+        """Import it; return how long that took."""
+        began = time.perf_counter()
+        import hermes_state  # noqa: F401, PLC0415 -- the import is timed
+
+        return time.perf_counter() - began
+
+    def __init__(self, job):
+        from hermes_state import SessionDB  # noqa: PLC0415
+
+        self.db = SessionDB(Path(job["db"]))
+
+    def about(self):
+        """Say what it runs on."""
+        import sqlite3  # noqa: PLC0415, TID251 -- what Hermes itself runs on
+
+        synchronous = self.db._conn.execute("PRAGMA synchronous").fetchone()[0]
+        return f"SQLite {sqlite3.sqlite_version}, synchronous {synchronous}"
+
+    def newest(self, count):
+        """Return the ids of the newest conversations."""
+        rows = self.db.list_sessions_rich(limit=count, order_by_last_active=True, compact_rows=True)
+        return [row["id"] for row in rows]
+
+    def page(self, session, number, size, count):
+        """Return a call that reads one page; a negative number is the newest."""
+        offset = count - size if number < 0 else number * size
+        return lambda: [
+            row["id"] for row in self.db.get_messages(session, limit=size, offset=max(0, offset))
+        ]
+
+    def search(self, query, limit):
+        """Return the sessions of the best hits."""
+        # A question mark is a syntax error to it, which finds nothing; it gets the words alone.
+        words = query.rstrip("?")
+        return [row["session_id"] for row in self.db.search_messages(words, limit=limit)]
+
+    def any_of(self, question):
+        """Return a query for any of the words, which shows how hard the questions are."""
+        return " OR ".join(re.findall(r"\w+", question))
+
+    def append(self, texts, writers):
+        """Return the seconds of one writer, and of several at once."""
+        for number in range(writers):
+            self.db.create_session(f"bench-{number}", "cli")
+        return self._write(0, texts), course.in_threads(self._write, texts, writers)
+
+    def _write(self, number, texts):
+        began = time.perf_counter()
+        for text in texts:
+            self.db.append_message(f"bench-{number}", "user", content=text)
+        return time.perf_counter() - began
+
+    def close(self):
+        """Close it."""
+        self.db.close()
+
+
+def create(system, job):
+    """Make an empty database."""
+    system.load(job)
+    system(job).close()
+    return {}
+
+
+def verify(system, job):
+    """Open a database that was filled, and look into it."""
+    system.load(job)
+    opened = system(job)
+    answer = {"messages": opened.db.message_count(), "found": len(opened.search("gateway", 3))}
+    opened.close()
+    return answer
+
+
+if __name__ == "__main__":
+    course.main(Hermes, {"create": create, "verify": verify})

@@ -1,0 +1,71 @@
+"""Runs the course on this library, with the SQLite that the job names."""
+
+from __future__ import annotations
+
+import time
+
+import course
+
+
+class Ours:
+    """Our state database."""
+
+    @staticmethod
+    def load(job):
+        """Import it; return how long that took."""
+        began = time.perf_counter()
+        from session_core import SessionDB, choose_sqlite  # noqa: F401, PLC0415 -- timed
+
+        choose_sqlite(job["driver"])
+        return time.perf_counter() - began
+
+    def __init__(self, job):
+        from session_core import SessionDB  # noqa: PLC0415
+
+        self.db = SessionDB(job["db"], read_only=job["do"] != "append")
+
+    def about(self):
+        """Say what it runs on."""
+        from session_core import describe_sqlite  # noqa: PLC0415
+
+        driver = describe_sqlite()
+        return f"{driver.name} SQLite {driver.version}"
+
+    def newest(self, count):
+        """Return the ids of the newest conversations."""
+        return [summary.id for summary in self.db.list_sessions(limit=count).items]
+
+    def page(self, session, number, size, count):  # noqa: ARG002
+        """Return a call that reads one page; a negative number is the newest."""
+        where = {"after": self._last_before(session, number, size)} if number >= 0 else {}
+        return lambda: [
+            row["id"] for row in self.db.read_window(session, limit=size, **where).messages
+        ]
+
+    def _last_before(self, session, number, size):
+        rows = self.db.get_messages(session, limit=1, offset=number * size - 1) if number else []
+        return rows[0]["id"] if rows else 0
+
+    def search(self, query, limit):
+        """Return the sessions of the best hits."""
+        return [hit.session_id for hit in self.db.search(query, limit=limit).hits]
+
+    def append(self, texts, writers):
+        """Return the seconds of one writer, and of several at once."""
+        for number in range(writers):
+            self.db.create_session(f"bench-{number}", "cli")
+        return self._write(0, texts), course.in_threads(self._write, texts, writers)
+
+    def _write(self, number, texts):
+        began = time.perf_counter()
+        for text in texts:
+            self.db.append_message(f"bench-{number}", "user", text)
+        return time.perf_counter() - began
+
+    def close(self):
+        """Close it."""
+        self.db.close()
+
+
+if __name__ == "__main__":
+    course.main(Ours)

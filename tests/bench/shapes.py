@@ -1,0 +1,250 @@
+"""The two homes of the bench, session by session, and what is planted in them.
+
+*even*: many sessions of equal length. *skewed*: half of the sessions have 0 to 2 messages, one has
+a great many and is the newest, and times go backwards now and then.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.bench.questions import questions
+from tests.bench.text import HALF, Writer
+
+SEED = 20261118
+_NOW = 1_790_000_000.0
+_YEAR_S = 365 * 86_400.0
+_SOURCES = ("cli", "telegram", "discord", "slack", "tui", "cron")
+_ROLES = ("user", "assistant", "tool", "assistant")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many sessions, of how many messages."""
+
+    name: str
+    sessions: int
+    messages: int
+    longest: int = 0
+    """Messages of the newest session of a skewed home; 0 in an even one."""
+
+    @property
+    def page_session(self) -> int:
+        """Messages of the session in which ordinary pages are read."""
+        return min(1000, self.longest // 2) if self.longest else self.messages
+
+
+SHAPES = {
+    False: (Shape("even", 2000, 100), Shape("skewed", 50_000, 0, longest=100_000)),
+    True: (Shape("even", 80, 30), Shape("skewed", 900, 0, longest=3000)),
+}
+"""The homes of a full run, and of a quick one."""
+
+
+@dataclass
+class Session:
+    """One session with its messages, as rows."""
+
+    row: dict[str, Any]
+    messages: list[dict[str, Any]]
+
+
+@dataclass
+class Plants:
+    """What was hidden where: by session and number of the message, and what must find it."""
+
+    at: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    whole: set[tuple[int, int]] = field(default_factory=set)
+    tokens: list[tuple[str, str]] = field(default_factory=list)
+    cjk: list[tuple[str, str]] = field(default_factory=list)
+    questions: list[tuple[str, str]] = field(default_factory=list)
+    rare: list[str] = field(default_factory=list)
+
+
+def session_id(number: int) -> str:
+    """Return the id of the session of this number."""
+    return f"2026_{number:06d}_{number * 2654435761 % 2**32:08x}"
+
+
+class Home:
+    """Writes the sessions of one shape, and knows what it hid in them."""
+
+    def __init__(self, shape: Shape, seed: int = SEED) -> None:
+        self.shape = shape
+        self._random = random.Random(f"{seed} {shape.name}")
+        self._writer = Writer(seed)
+        self.lengths = self._lengths()
+        self.plants = Plants()
+        self._hide()
+        self._links = self._linked()
+        self._ended_at = 0.0
+
+    @property
+    def longest(self) -> int:
+        """The number of the longest session."""
+        return max(range(len(self.lengths)), key=self.lengths.__getitem__)
+
+    @property
+    def ordinary(self) -> int:
+        """The number of the session of up to 1,000 messages in which pages are read."""
+        return self.lengths.index(self.shape.page_session)
+
+    def sessions(self) -> Iterator[Session]:
+        """Yield every session; parents come before their children."""
+        for number, length in enumerate(self.lengths):
+            yield self._session(number, length)
+
+    def _lengths(self) -> list[int]:
+        shape, drawn = self.shape, self._random
+        if not shape.longest:
+            return [shape.messages] * shape.sessions
+        short = [drawn.randint(0, 2) for _ in range(shape.sessions // 2)]
+        rest = shape.sessions - len(short) - 2
+        middling = [3 + min(int(drawn.lognormvariate(1.2, 1.0)), 500) for _ in range(rest)]
+        lengths = [*short, *middling, shape.page_session]
+        drawn.shuffle(lengths)
+        return [*lengths, shape.longest]
+
+    def _session(self, number: int, length: int) -> Session:
+        drawn = self._random
+        newest = bool(self.shape.longest) and number == len(self.lengths) - 1
+        started_at = _NOW - (86_400 if newest else drawn.uniform(2 * 86_400, 2 * _YEAR_S))
+        if self._links.get(number) == "continuation":
+            started_at = self._ended_at + 1
+        step = 86_000 / max(length, 1) if newest else drawn.uniform(5, 120)
+        messages = [self._message(number, at, started_at + step * at) for at in range(length)]
+        row = self._row(number, started_at, messages)
+        self._ended_at = row["ended_at"] or started_at
+        return Session(row, messages)
+
+    def _row(
+        self, number: int, started_at: float, messages: list[dict[str, Any]]
+    ) -> dict[str, Any]:
+        drawn = self._random
+        link = self._links.get(number)
+        parent = session_id(number - 1) if link else None
+        delegate = json.dumps({"_delegate_from": parent}) if link == "delegate" else None
+        compressed = self._links.get(number + 1) == "continuation"
+        last = messages[-1]["timestamp"] if messages else started_at
+        ended_at = last + 60 if compressed or drawn.random() < 0.6 else None
+        reason = "compression" if compressed else drawn.choice(("cli_close", "agent_close"))
+        return {
+            "id": session_id(number),
+            "source": drawn.choice(_SOURCES),
+            "model": drawn.choice(("large-2", "small-1")),
+            "model_config": delegate,
+            "parent_session_id": parent,
+            "started_at": started_at,
+            "ended_at": ended_at,
+            "end_reason": reason if ended_at else None,
+            "title": f"{self._writer.sentence()[:60]} {number}" if drawn.random() < 0.6 else None,
+            "cwd": f"/home/someone/{drawn.choice(('shop', 'site', 'notes', 'lab'))}",
+            "message_count": len(messages),
+            "tool_call_count": sum(bool(message["tool_calls"]) for message in messages),
+        }
+
+    def _linked(self) -> dict[int, str]:
+        """Return which sessions continue the one before, or were delegated by it.
+
+        What is planted stands in sessions without links, so that it is clear which conversation
+        holds it.
+        """
+        inside = {number for number, _ in self.plants.at} | {self.longest, self.ordinary}
+        alone = inside | {number + 1 for number in inside} | {0}
+        kinds = {
+            number: self._random.choices(("continuation", "delegate", ""), (3, 3, 94))[0]
+            for number in range(len(self.lengths))
+        }
+        return {number: kind for number, kind in kinds.items() if kind and number not in alone}
+
+    def _message(self, number: int, at: int, time_at: float) -> dict[str, Any]:
+        drawn = self._random
+        role = _ROLES[at % 4]
+        calls = at % 4 == 1
+        backwards = drawn.uniform(0, 3600) if self.shape.longest and drawn.random() < 0.1 else 0
+        call_id = f"call_{number:x}_{at - at % 4:x}"
+        function = {"name": "run", "arguments": json.dumps({"path": self._writer.path()})}
+        return {
+            "role": role,
+            "content": self._content(number, at, role),
+            "tool_calls": [{"id": call_id, "type": "function", "function": function}]
+            if calls
+            else None,
+            "tool_call_id": call_id if role == "tool" else None,
+            "tool_name": "run" if role == "tool" else None,
+            "timestamp": time_at - backwards,
+        }
+
+    def _content(self, number: int, at: int, role: str) -> str:
+        planted = self.plants.at.get((number, at))
+        if planted and (number, at) in self.plants.whole:
+            return "\n".join(planted)
+        content = self._writer.message(role)
+        for word in [*(planted or ()), *([HALF] if self._random.random() < 0.5 else ())]:
+            cut = content.find(" ", self._random.randrange(len(content)))
+            content = f"{content[:cut]} {word}{content[cut:]}" if cut >= 0 else f"{content} {word}"
+        return content
+
+    def _hide(self) -> None:
+        self._hide_questions()
+        self._hide_tokens()
+        self._hide_cjk()
+        for number in range(10):
+            word = f"quixotrel{number}zy"
+            self.plants.rare.append(word)
+            for _ in range(12):
+                self._put(word)
+
+    def _hide_questions(self) -> None:
+        for question in questions(SEED):
+            answered_in = self._put(question.answer, whole=True)
+            self.plants.questions.append((question.text, answered_in))
+            for decoy in question.decoys:
+                self._put(decoy, whole=True, away_from=answered_in)
+
+    def _hide_tokens(self) -> None:
+        for number in range(30):
+            token = self._token(number)
+            hidden_in = self._put(token)
+            self.plants.tokens.append((token, hidden_in))
+            self._put(token[:-1] + ("7" if token[-1] != "7" else "8"), away_from=hidden_in)
+
+    def _hide_cjk(self) -> None:
+        for number in range(10):
+            pair = chr(0x9A00 + 7 * number) + chr(0x9B00 + 11 * number)
+            text = f"昨日の打ち合わせで{pair}についての方針を決めました。"
+            self.plants.cjk.append((pair, self._put(text, whole=True)))
+
+    def _token(self, number: int) -> str:
+        writer, words = self._writer, self._random.sample(self._writer.vocabulary[400:], 3)
+        makers = (
+            lambda: f"{words[0]}_{words[1]}.{words[2]}9",
+            lambda: f"{writer.hex(4)}-{writer.hex(3)}-{number}",
+            lambda: f"ERR_{words[0].upper()}_{4000 + number}",
+            lambda: f"v2.{number}.7-rc4",
+            lambda: f"src/{words[0]}/{words[1]}_{number}.rs:118",
+            lambda: f"{writer.hex(8)}-{writer.hex(4)}-4{writer.hex(3)}-{writer.hex(12)}",
+            lambda: f"{words[0]}.{words[1]}+{number}@example.org",
+            lambda: f"{words[0].capitalize()}{words[1].capitalize()}Factory{number}",
+            lambda: f"--{words[0]}-{words[1]}-{number}",
+            lambda: writer.hex(11),
+        )
+        return makers[number % len(makers)]()
+
+    def _put(self, text: str, *, whole: bool = False, away_from: str = "") -> str:
+        """Hide a text in some conversation; return the id of the session."""
+        while True:
+            number = self._random.randrange(len(self.lengths))
+            at = self._random.randrange(self.lengths[number] or 1)
+            fits = at < self.lengths[number] and not (whole and at % 4 == 2)
+            apart = number != self.longest and session_id(number) != away_from
+            if fits and apart and (number, at) not in self.plants.at:
+                break
+        self.plants.at[(number, at)] = [text]
+        if whole:
+            self.plants.whole.add((number, at))
+        return session_id(number)

@@ -1,0 +1,70 @@
+"""The bench runs; how fast anything is, is not asserted anywhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.bench import shapes
+from tests.peers import ROOT
+
+QUICK = shapes.SHAPES[True]
+
+
+@pytest.mark.parametrize("shape", QUICK, ids=lambda shape: shape.name)
+def test_the_same_seed_gives_the_same_home(shape):
+    first, second = (list(shapes.Home(shape).sessions()) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("shape", QUICK, ids=lambda shape: shape.name)
+def test_what_is_planted_stands_in_its_session_and_in_no_other(shape):
+    home = shapes.Home(shape)
+    texts = {
+        session.row["id"]: "\n".join(message["content"] for message in session.messages)
+        for session in home.sessions()
+    }
+    planted = home.plants.tokens + home.plants.cjk
+    assert len(planted) == 40
+    for text, inside in planted:
+        assert [key for key, content in texts.items() if text in content] == [inside]
+
+
+def test_the_newest_session_of_the_skewed_home_is_the_longest():
+    home = shapes.Home(QUICK[1])
+    last = {
+        session.row["id"]: max(message["timestamp"] for message in session.messages)
+        for session in home.sessions()
+        if session.messages
+    }
+    assert max(last, key=last.__getitem__) == shapes.session_id(home.longest)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
+    command = [sys.executable, "-m", "tests.bench", "--quick", "--home", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for what in (
+        "list newest 20, warm",
+        "list newest 20, cold",
+        "read page 1 of 3,000 messages",
+        "search a rare word",
+        "planted exact tokens found",
+        "planted CJK pairs found",
+        "plain questions, hit@5",
+        "append, single",
+        "append, 8 writers",
+        "database size by content",
+    ):
+        assert what in done.stdout
+
+
+def test_a_row_that_is_not_there_is_refused_by_name():
+    command = [sys.executable, "-m", "tests.bench", "--rows", "speed"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no row speed" in done.stderr

@@ -1,0 +1,54 @@
+"""What every test has: a home folder of its own, and databases that are closed afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from session_core import driver
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The tests run on either SQLite library: `--sqlite bundled`."""
+    parser.addoption("--sqlite", choices=("standard", "bundled"), default="standard")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide before the first connection."""
+    driver.choose(config.getoption("--sqlite"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What cannot be tested in CI has failed there; nothing is skipped."""
+    report = yield
+    if report.skipped and os.environ.get("CI"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's real home folder is touched."""
+    home = tmp_path / "user"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("MCP_SESSIONS_HOME", "HERMES_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def home_path(tmp_path: Path) -> Path:
+    """An empty folder for a home."""
+    path = tmp_path / "home"
+    path.mkdir()
+    return path

@@ -1,0 +1,111 @@
+"""The engines that the contract is proved on: how one is opened, and how a stranger writes to it.
+
+The suite beside this file knows the contract only. An engine that is added to `ENGINES` has to pass
+all of it; what an old home has no column for must be `Unsupported` there, never wrong.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from session_core import SessionDB, StateDatabase, Unsupported
+from tests.homes import connect, hermes_database
+
+
+class Engine(Protocol):
+    """Opens the database of a folder, which it makes where there is none."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in `ENGINES`."""
+        ...
+
+    def __call__(self, home: Path) -> StateDatabase:
+        """Open the database; every call returns an instance of its own."""
+        ...
+
+    def strange(self, home: Path, sql: str, *values: Any) -> int:
+        """Change it as a careless process beside us would: no checks, no instance of ours."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sqlite:
+    """A home of our own, or a Hermes home of a schema."""
+
+    name: str
+    schema: int | None = None
+
+    def __call__(self, home: Path) -> StateDatabase:
+        """Open the database; every call returns an instance of its own."""
+        path = home / "state.db"
+        if self.schema is not None and not path.exists():
+            home.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(_empty(self.schema), path)
+        return SessionDB(path)
+
+    def strange(self, home: Path, sql: str, *values: Any) -> int:
+        """Change it as a careless process beside us would: no checks, no instance of ours."""
+        with connect(home / "state.db") as connection:
+            connection.execute("PRAGMA foreign_keys=OFF")
+            return connection.execute(sql, values).rowcount
+
+
+ENGINES: dict[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        Sqlite("sqlite"),
+        Sqlite("sqlite-hermes", 22),
+        Sqlite("sqlite-hermes-16", 16),
+        Sqlite("sqlite-hermes-30", 30),
+    )
+}
+
+
+@contextmanager
+def where_there_is(db: StateDatabase, column: str) -> Iterator[None]:
+    """What is inside works where a session or its messages have a column, else is Unsupported."""
+    if has_column(db, column):
+        yield
+    else:
+        with pytest.raises(Unsupported):
+            yield
+
+
+def has_column(db: StateDatabase, column: str) -> bool:
+    """Whether rows of this home have a column, found by looking at one of each."""
+    with given_up(db):
+        message_id = db.append_message("probe", "user", "x", create={"source": "cli"})
+        found = {**(db.get_message(message_id) or {}), **(db.get_session("probe") or {})}
+    return column in found
+
+
+@contextmanager
+def given_up(db: StateDatabase) -> Iterator[None]:
+    """A transaction of which nothing is to stay."""
+    with suppress(_GivenUp), db.transaction():
+        yield
+        raise _GivenUp
+
+
+class _GivenUp(Exception):
+    """Ends a transaction."""
+
+
+@cache
+def _empty(schema: int) -> Path:
+    """Make an empty database once; nobody opens it, it is copied."""
+    folder = Path(tempfile.mkdtemp(prefix="schema_"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    hermes_database(folder / "state.db", schema)
+    return folder / "state.db"

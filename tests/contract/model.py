@@ -1,0 +1,198 @@
+"""A small model of the state database in plain Python, and steps that both can take.
+
+A step is a tuple of plain values, so that a process of its own can take it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from session_core import SessionError, StateDatabase, TitleTaken, Unsupported
+
+Step = tuple[Any, ...]
+
+
+def perform(db: StateDatabase, step: Step) -> Any:
+    """Take a step; return ids of messages that it stored, or the name of the error."""
+    verb, session_id, *rest = step
+    try:
+        done = _VERBS[verb](db, session_id, *rest)
+    except SessionError as error:
+        return type(error).__name__
+    return done if isinstance(done, list) else None
+
+
+def _ids(done: Any) -> list[int]:
+    return list(done.ids)
+
+
+def _continue(db: StateDatabase, parent: str, child: str, at: float) -> None:
+    with db.transaction():
+        db.end_session(parent, "compression")
+        db.create_session(child, "cli", parent_session_id=parent, started_at=at)
+
+
+_VERBS: dict[str, Any] = {
+    "create": lambda db, s, at: db.create_session(s, "cli", started_at=at),
+    "append": lambda db, s, rows: _ids(
+        db.append_messages(s, rows, create={"source": "lazy", "started_at": rows[0]["timestamp"]})
+    ),
+    "replace": lambda db, s, rows, live: _ids(db.replace_messages(s, rows, active_only=live)),
+    "compact": lambda db, s, rows: _ids(db.archive_and_compact(s, rows)),
+    "rewind": lambda db, s, message_id: db.rewind_to_message(s, message_id),
+    "restore": lambda db, s, message_id: db.restore_rewound(s, message_id),
+    "clear": lambda db, s: db.clear_messages(s),
+    "end": lambda db, s, reason: db.end_session(s, reason),
+    "reopen": lambda db, s: db.reopen_session(s),
+    "title": lambda db, s, title: db.set_session_title(s, title),
+    "archive": lambda db, s, archived: db.set_session_archived(s, archived),
+    "continue": _continue,
+    "delete": lambda db, s: db.delete_session(s),
+}
+
+
+@dataclass
+class Message:
+    """One row, with the name of its state: live, rewound or compacted."""
+
+    id: int
+    role: str
+    content: str
+    at: float
+    state: str = "live"
+
+
+@dataclass
+class Session:
+    """One session, with its rows in order."""
+
+    source: str
+    started_at: float
+    parent: str | None = None
+    reason: str | None = None
+    title: str | None = None
+    archived: bool = False
+    rewinds: int = 0
+    counter: int = 0
+    messages: list[Message] = field(default_factory=list)
+
+    def in_state(self, state: str) -> list[Message]:
+        """Return the rows in one state."""
+        return [message for message in self.messages if message.state == state]
+
+
+class Model:
+    """What the database should hold."""
+
+    def __init__(self, *, compacts: bool) -> None:
+        self.compacts = compacts
+        self.sessions: dict[str, Session] = {}
+
+    def expected_error(self, step: Step) -> str | None:
+        """Return the name of the error with which a step has to be refused."""
+        verb, session_id, *rest = step
+        if verb == "compact" and not self.compacts:
+            return Unsupported.__name__
+        if verb == "title" and rest[0] is not None:
+            holder = next((n for n, s in self.sessions.items() if s.title == rest[0]), None)
+            free = holder is None or holder in (session_id, *self.ancestors(session_id))
+            return None if free else TitleTaken.__name__
+        return None
+
+    def apply(self, step: Step, ids: list[int] | None) -> None:
+        """Do what a step that was not refused does."""
+        verb, session_id, *rest = step
+        getattr(self, f"_{verb}")(session_id, *rest, *([ids] if ids is not None else []))
+
+    def ancestors(self, session_id: str) -> list[str]:
+        """Return the earlier sessions of the conversation, the nearest first."""
+        found: list[str] = []
+        parent = self.sessions[session_id].parent
+        while parent in self.sessions and self.sessions[parent].reason == "compression":
+            found.append(parent)
+            parent = self.sessions[parent].parent
+        return found
+
+    def continuation(self, session_id: str) -> str | None:
+        """Return the session that goes on with this one."""
+        if self.sessions[session_id].reason != "compression":
+            return None
+        return next((n for n, s in self.sessions.items() if s.parent == session_id), None)
+
+    def family(self, session_id: str) -> list[str]:
+        """Return the session, what came before it, then what came after it."""
+        members = [session_id, *self.ancestors(session_id)]
+        following = self.continuation(session_id)
+        while following is not None:
+            members.append(following)
+            following = self.continuation(following)
+        return members
+
+    def _create(self, session_id: str, at: float) -> None:
+        self.sessions.setdefault(session_id, Session("cli", at))
+
+    def _append(self, session_id: str, rows: list[dict[str, Any]], ids: list[int]) -> None:
+        session = self.sessions.setdefault(session_id, Session("lazy", rows[0]["timestamp"]))
+        session.counter += len(rows)
+        session.messages += _messages(rows, ids)
+
+    def _replace(self, session_id: str, rows: list[Any], live: bool, ids: list[int]) -> None:
+        session = self.sessions[session_id]
+        kept = [m for m in session.messages if live and m.state != "live"]
+        session.messages = kept + _messages(rows, ids)
+        session.counter = len(rows)
+
+    def _compact(self, session_id: str, rows: list[Any], ids: list[int]) -> None:
+        session = self.sessions[session_id]
+        for message in session.in_state("live"):
+            message.state = "compacted"
+        session.messages += _messages(rows, ids)
+        session.counter = len(rows)
+
+    def _rewind(self, session_id: str, message_id: int) -> None:
+        session = self.sessions[session_id]
+        session.rewinds += 1
+        for message in session.in_state("live"):
+            message.state = "rewound" if message.id >= message_id else "live"
+
+    def _restore(self, session_id: str, message_id: int) -> None:
+        for message in self.sessions[session_id].in_state("rewound"):
+            message.state = "live" if message.id >= message_id else "rewound"
+
+    def _clear(self, session_id: str) -> None:
+        self.sessions[session_id].messages.clear()
+        self.sessions[session_id].counter = 0
+
+    def _end(self, session_id: str, reason: str) -> None:
+        session = self.sessions[session_id]
+        session.reason = session.reason or reason
+
+    def _reopen(self, session_id: str) -> None:
+        self.sessions[session_id].reason = None
+
+    def _title(self, session_id: str, title: str | None) -> None:
+        for session in self.sessions.values():
+            if title is not None and session.title == title:
+                session.title = None
+        self.sessions[session_id].title = title
+
+    def _archive(self, session_id: str, archived: bool) -> None:
+        for member in self.family(session_id):
+            self.sessions[member].archived = archived
+
+    def _continue(self, parent: str, child: str, at: float) -> None:
+        self._end(parent, "compression")
+        self.sessions[child] = Session("cli", at, parent)
+
+    def _delete(self, session_id: str) -> None:
+        del self.sessions[session_id]
+        for session in self.sessions.values():
+            session.parent = None if session.parent == session_id else session.parent
+
+
+def _messages(rows: list[dict[str, Any]], ids: list[int]) -> list[Message]:
+    return [
+        Message(message_id, row["role"], row["content"], row["timestamp"])
+        for message_id, row in zip(ids, rows, strict=True)
+    ]

@@ -1,0 +1,410 @@
+"""The change feed: what it reports and what not, its cursor, its gaps, and waiting for a commit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from session_core import Event, InvalidInput, StateDatabase
+from tests.contract.engines import where_there_is
+
+Open = Callable[[], StateDatabase]
+Strange = Callable[..., int]
+
+
+def told(events: Iterable[Event]) -> list[tuple[str, str, str | None]]:
+    return [(event.type, event.session_id, event.text) for event in events]
+
+
+def texts(db: StateDatabase, cursor: str, **query: Any) -> list[str | None]:
+    return [event.text for event in db.changes(cursor, **query).events if event.type == "message"]
+
+
+def test_without_a_cursor_it_starts_now_and_replays_nothing(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    db.append_message("s", "user", "history")
+    db.end_session("s", "done")
+    first = db.changes()
+    assert (first.events, first.gap) == ([], False)
+    again = db.changes(first.cursor)
+    assert (again.events, again.gap) == ([], False)
+
+
+def test_a_session_its_messages_and_its_end_are_reported_once(db: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    db.create_session("s", "cli")
+    db.append_message("s", "user", "hello")
+    db.append_message("s", "assistant", "hi")
+    db.end_session("s", "cli_close")
+    found = db.changes(cursor)
+    assert told(found.events) == [
+        ("session_started", "s", None),
+        ("message", "s", "hello"),
+        ("message", "s", "hi"),
+        ("session_ended", "s", None),
+    ]
+    assert not found.gap
+    assert db.changes(found.cursor).events == []
+
+
+def test_an_event_says_when_who_and_why(db: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    db.create_session("s", "cli", started_at=5.0)
+    db.set_session_title("s", "a title")
+    message_id = db.append_message("s", "user", "hello", timestamp=6.0)
+    db.end_session("s", "cli_close")
+    started, message, ended = db.changes(cursor).events
+    assert started == Event("session_started", 5.0, "s", title="a title")
+    assert message == Event("message", 6.0, "s", message_id=message_id, role="user", text="hello")
+    assert (ended.title, ended.reason) == ("a title", "cli_close")
+    assert time.time() - 60 < ended.at <= time.time()
+
+
+def test_a_cursor_survives_a_restart(db: StateDatabase, reopen: Open) -> None:
+    cursor = db.changes().cursor
+    db.append_message("s", "user", "before", create={"source": "cli"})
+    cursor = db.changes(cursor).cursor
+    db.append_message("s", "user", "after")
+    assert texts(reopen(), cursor) == ["after"]
+
+
+def test_what_another_process_commits_is_reported(db: StateDatabase, other: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    other.append_message("s", "user", "theirs", create={"source": "cli"})
+    assert texts(db, cursor) == ["theirs"]
+
+
+def test_what_is_not_committed_is_not_reported(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    cursor = db.changes().cursor
+    with db.transaction():
+        db.append_message("s", "user", "not yet")
+        assert db.changes(cursor).events == []
+    assert texts(db, cursor) == ["not yet"]
+
+
+def test_a_page_goes_on_from_its_last_event(db: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    for name in ("a", "b", "c"):
+        db.create_session(name, "cli")
+        db.append_messages(name, [{"role": "user", "content": f"{name}{n}"} for n in range(4)])
+        db.end_session(name, "done")
+    whole = told(db.changes(cursor, limit=100).events)
+    for limit in (1, 2, 3, 7):
+        pages, following = [], cursor
+        while page := db.changes(following, limit=limit).events:
+            assert len(page) <= limit
+            pages += told(page)
+            following = db.changes(following, limit=limit).cursor
+        assert pages == whole
+    assert len(whole) == 3 + 12 + 3
+
+
+def test_the_order_is_that_of_the_ids_whatever_the_times_say(db: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    db.create_session("s", "cli")
+    for at, text in ((50.0, "first"), (5.0, "second"), (5.0, "third"), (20.0, "fourth")):
+        db.append_message("s", "user", text, timestamp=at)
+    assert texts(db, cursor) == ["first", "second", "third", "fourth"]
+
+
+def test_an_old_time_does_not_hide_a_new_message(db: StateDatabase) -> None:
+    db.append_message("s", "user", "late", timestamp=9e9, create={"source": "cli"})
+    cursor = db.changes().cursor
+    db.append_message("s", "user", "early", timestamp=5.0)
+    assert texts(db, cursor) == ["early"]
+
+
+def test_rewound_messages_are_not_reported(db: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    db.append_message("s", "user", "kept", create={"source": "cli"})
+    target = db.append_message("s", "user", "taken back")
+    db.append_message("s", "assistant", "taken back too")
+    db.rewind_to_message("s", target)
+    assert texts(db, cursor) == ["kept"]
+
+
+def test_copies_that_a_compaction_carried_are_not_reported(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    for text in ("old", "tail one", "tail two"):
+        db.append_message("s", "user", text)
+    cursor = db.changes().cursor
+    carried = db.get_messages_as_conversation("s")[1:]
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("s", [{"role": "user", "content": "a summary"}, *carried])
+        assert texts(db, cursor) == ["a summary"]
+
+
+def test_messages_compacted_before_anybody_looked_are_reported_once(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    cursor = db.changes().cursor
+    for text in ("one", "two"):
+        db.append_message("s", "user", text)
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("s", db.get_messages_as_conversation("s")[1:])
+        assert texts(db, cursor) == ["one", "two"]
+
+
+def test_copies_that_a_continuation_carried_are_not_reported(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    for text in ("old", "tail"):
+        db.append_message("s", "user", text)
+    cursor = db.changes().cursor
+    carried = db.get_messages_as_conversation("s")[1:]
+    db.end_session("s", "compression")
+    db.create_session("t", "cli", parent_session_id="s")
+    db.append_messages("t", [{"role": "user", "content": "a summary"}, *carried])
+    db.append_message("t", "user", "new")
+    assert texts(db, cursor) == ["a summary", "new"]
+
+
+def test_the_same_words_said_again_are_reported(db: StateDatabase) -> None:
+    db.append_message("s", "user", "yes", create={"source": "cli"})
+    cursor = db.changes().cursor
+    db.append_message("s", "user", "yes")
+    assert texts(db, cursor) == ["yes"]
+
+
+def test_a_branch_reports_what_it_took_along(db: StateDatabase) -> None:
+    db.append_message("s", "user", "shared", timestamp=5.0, create={"source": "cli"})
+    cursor = db.changes().cursor
+    db.end_session("s", "branched")
+    db.create_session("b", "cli", parent_session_id="s")
+    db.append_message("b", "user", "shared", timestamp=5.0)
+    assert texts(db, cursor) == ["shared"]
+
+
+def test_text_is_decoded_and_at_most_500_characters(db: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    db.create_session("s", "cli")
+    db.append_message("s", "user", [{"type": "text", "text": "seen"}, {"type": "image_url"}])
+    db.append_message("s", "user", "é" * 600)
+    db.append_message("s", "assistant", None)
+    assert texts(db, cursor) == ["seen", "é" * 500, None]
+
+
+def test_a_session_may_be_followed_alone(db: StateDatabase) -> None:
+    cursor = db.changes(session="s").cursor
+    for name in ("other", "s"):
+        db.create_session(name, "cli")
+        db.append_message(name, "user", name)
+        db.end_session(name, "done")
+    expected = [("session_started", "s", None), ("message", "s", "s"), ("session_ended", "s", None)]
+    found = db.changes(cursor, session="s")
+    assert told(found.events) == told(db.changes(cursor).events) == expected
+    assert db.changes(found.cursor).events == []
+
+
+def test_one_message_among_thousands_of_others_is_found(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    db.create_session("other", "cli")
+    cursor = db.changes(session="s").cursor
+    db.append_messages("other", [{"role": "user", "content": "x"}] * 2000)
+    db.append_message("s", "user", "mine")
+    assert texts(db, cursor, limit=1) == ["mine"]
+
+
+def test_a_session_that_ends_again_is_reported_again(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    cursor = db.changes().cursor
+    db.end_session("s", "first")
+    cursor, first = (found := db.changes(cursor)).cursor, found.events
+    db.reopen_session("s")
+    db.end_session("s", "second")
+    found = db.changes(cursor)
+    assert [event.reason for event in first + found.events] == ["first", "second"]
+    assert db.changes(found.cursor).events == []
+
+
+def test_an_end_that_was_committed_late_is_reported(db: StateDatabase, strange: Strange) -> None:
+    for name in ("a", "b"):
+        db.create_session(name, "cli")
+    cursor = db.changes().cursor
+    strange("UPDATE sessions SET ended_at = ?, end_reason = 'x' WHERE id = 'a'", time.time() + 1)
+    found = db.changes(cursor)
+    assert [event.session_id for event in found.events] == ["a"]
+    strange("UPDATE sessions SET ended_at = ?, end_reason = 'x' WHERE id = 'b'", time.time() + 0.5)
+    found = db.changes(found.cursor)
+    assert [event.session_id for event in found.events] == ["b"]
+    assert db.changes(found.cursor).events == []
+
+
+def test_an_end_in_the_future_hides_no_other(db: StateDatabase, strange: Strange) -> None:
+    for name in ("a", "b"):
+        db.create_session(name, "cli")
+    cursor = db.changes().cursor
+    strange("UPDATE sessions SET ended_at = 9e9 WHERE id = 'a'")
+    found = db.changes(cursor)
+    db.end_session("b", "done")
+    following = db.changes(found.cursor)
+    assert [event.session_id for event in found.events + following.events] == ["a", "b"]
+
+
+def test_hundreds_that_ended_at_the_same_moment_are_reported_once(
+    db: StateDatabase, strange: Strange
+) -> None:
+    with db.transaction():
+        for number in range(900):
+            db.create_session(f"s{number:03}", "cli")
+    cursor = db.changes().cursor
+    strange("UPDATE sessions SET ended_at = ?", time.time() + 1)
+    seen: list[str] = []
+    while page := (found := db.changes(cursor, limit=200)).events:
+        seen += [event.session_id for event in page]
+        cursor = found.cursor
+    assert seen == [f"s{number:03}" for number in range(900)]
+
+
+def test_a_deleted_message_makes_no_gap(db: StateDatabase, strange: Strange) -> None:
+    for text in ("one", "two"):
+        db.append_message("s", "user", text, create={"source": "cli"})
+    cursor = db.changes().cursor
+    strange("DELETE FROM messages WHERE content = 'two'")
+    db.append_message("s", "user", "three")
+    found = db.changes(cursor)
+    assert ([event.text for event in found.events], found.gap) == (["three"], False)
+
+
+def test_a_deleted_session_neither_hides_nor_repeats_others(db: StateDatabase) -> None:
+    for name in ("a", "b", "c"):
+        db.create_session(name, "cli")
+    cursor = db.changes().cursor
+    db.delete_sessions(["b", "c"])
+    db.create_session("d", "cli")
+    assert told(db.changes(cursor).events) == [("session_started", "d", None)]
+
+
+def test_all_sessions_may_be_deleted_meanwhile(db: StateDatabase) -> None:
+    names = [f"s{number}" for number in range(10)]
+    for name in names:
+        db.create_session(name, "cli")
+    cursor = db.changes().cursor
+    db.delete_sessions(names)
+    db.append_message("new", "user", "here", create={"source": "cli"})
+    found = db.changes(cursor)
+    assert [event.text for event in found.events if event.type == "message"] == ["here"]
+    assert found.gap or ("session_started", "new", None) in told(found.events)
+
+
+def test_a_cursor_from_later_than_the_database_is_a_gap_that_swallows_nothing(
+    db: StateDatabase, strange: Strange
+) -> None:
+    for text in ("one", "two", "three"):
+        db.append_message("s", "user", text, create={"source": "cli"})
+    cursor = db.changes().cursor
+    strange("DELETE FROM messages WHERE content <> 'one'")
+    strange("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'messages'")
+    found = db.changes(cursor)
+    assert (found.events, found.gap) == ([], True)
+    db.append_message("s", "user", "other two")
+    following = db.changes(found.cursor)
+    assert ([event.text for event in following.events], following.gap) == (["other two"], False)
+
+
+def test_other_messages_under_the_same_ids_are_a_gap(db: StateDatabase, strange: Strange) -> None:
+    for text in ("one", "two"):
+        db.append_message("s", "user", text, create={"source": "cli"})
+    cursor = db.changes().cursor
+    strange("UPDATE messages SET timestamp = 5 WHERE content = 'two'")
+    assert db.changes(cursor).gap
+
+
+def test_a_flag_that_flips_makes_no_gap(db: StateDatabase, strange: Strange) -> None:
+    db.append_message("s", "user", "one", create={"source": "cli"})
+    cursor = db.changes().cursor
+    strange("UPDATE messages SET active = 0, token_count = 5")
+    assert not db.changes(cursor).gap
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "WyJ4IiwgMV0", "é", "A" * 20_000])
+def test_a_malformed_cursor_is_invalid_input(db: StateDatabase, cursor: str) -> None:
+    with pytest.raises(InvalidInput):
+        db.changes(cursor)
+
+
+def test_a_cursor_of_a_list_is_invalid_input(db: StateDatabase) -> None:
+    with db.transaction():
+        for name in ("a", "b"):
+            db.append_message(name, "user", "x", create={"source": "cli"})
+    cursor = db.list_sessions(limit=1).next_cursor
+    assert cursor is not None
+    with pytest.raises(InvalidInput):
+        db.changes(cursor)
+
+
+def test_a_cursor_of_another_session_is_invalid_input(db: StateDatabase) -> None:
+    cursor = db.changes(session="a").cursor
+    with pytest.raises(InvalidInput):
+        db.changes(cursor, session="b")
+
+
+def test_a_limit_below_one_is_invalid_input(db: StateDatabase) -> None:
+    with pytest.raises(InvalidInput):
+        db.changes(limit=0)
+
+
+def test_waiting_ends_without_a_change(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    db.changes()
+    assert db.wait_for_change(0.06) is False
+    assert db.wait_for_change(0) is False
+
+
+def test_a_commit_between_looking_and_waiting_is_not_missed(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    db.create_session("s", "cli")
+    db.changes()
+    other.append_message("s", "user", "meanwhile")
+    assert db.wait_for_change(5) is True
+    assert db.wait_for_change(0) is False
+
+
+def test_waiting_ends_with_a_commit_of_another_instance(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    db.create_session("s", "cli")
+    db.changes()
+    ready, heard = threading.Event(), []
+
+    def wait() -> None:
+        db.changes()
+        ready.set()
+        heard.append(db.wait_for_change(20))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert ready.wait(5)
+    other.append_message("s", "user", "now")
+    waiting.join(5)
+    assert heard == [True]
+
+
+def test_waiting_ends_with_a_commit_of_this_instance(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    db.changes()
+    db.append_message("s", "user", "mine")
+    assert db.wait_for_change(5) is True
+
+
+def test_waiting_stops_at_once_when_it_is_told(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    stop = threading.Event()
+    stop.set()
+    began = time.monotonic()
+    assert db.wait_for_change(20, stop=stop) is False
+    assert time.monotonic() - began < 1
+
+
+def test_waiting_on_a_home_without_a_database_hears_of_its_first_message(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    cursor = db.changes().cursor
+    assert db.wait_for_change(0) is False
+    other.append_message("s", "user", "first", create={"source": "cli"})
+    assert db.wait_for_change(5) is True
+    assert texts(db, cursor) == ["first"]

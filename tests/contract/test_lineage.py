@@ -1,0 +1,216 @@
+"""What sessions are to each other: kinds of links, root, tip and chain, and damage survived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from session_core import StateDatabase
+
+Strange = Callable[..., int]
+
+
+def child(db: StateDatabase, parent: str, session_id: str, **fields: Any) -> str:
+    return db.create_session(
+        session_id, fields.pop("source", "cli"), parent_session_id=parent, **fields
+    )
+
+
+def continued(db: StateDatabase, *ids: str) -> None:
+    """Make a chain of continuations in which each session began after the one before."""
+    with db.transaction():
+        db.create_session(ids[0], "cli", started_at=1.0)
+        for place, (parent, session_id) in enumerate(pairwise(ids)):
+            db.end_session(parent, "compression")
+            child(db, parent, session_id, started_at=place + 2.0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "fields", "kind"),
+    [
+        ("compression", {}, "continuation"),
+        ("compression", {"model_config": {"other": 1}}, "continuation"),
+        ("compression", {"model_config": "not json"}, "continuation"),
+        ("compression", {"model_config": "[1]"}, "continuation"),
+        ("compression", {"model_config": {"_branched_from": "p"}}, "branch"),
+        ("compression", {"model_config": {"_delegate_from": "p"}}, "delegate"),
+        ("compression", {"model_config": {"_delegate_from": "__orphaned__"}}, "delegate"),
+        ("compression", {"source": "tool"}, "other"),
+        (None, {}, "other"),
+        (None, {"model_config": {"_branched_from": "p"}}, "branch"),
+        (None, {"model_config": {"_delegate_from": "p"}}, "delegate"),
+        (None, {"source": "tool"}, "other"),
+        ("branched", {"started_at": 9e9}, "branch"),
+        ("branched", {"started_at": 1.0}, "other"),
+        ("session_reset", {}, "other"),
+    ],
+)
+def test_a_link_is_told_by_its_parents_end_and_its_marks(
+    db: StateDatabase, reason: str | None, fields: dict[str, Any], kind: str
+) -> None:
+    db.create_session("p", "cli")
+    if reason is not None:
+        db.end_session("p", reason)
+    child(db, "p", "c", **fields)
+    assert db.link_kind("c") == kind
+    assert db.link_kind("p") is None
+    same = kind == "continuation"
+    assert db.get_compression_tip("p") == ("c" if same else "p")
+    assert db.get_conversation_root("c") == ("p" if same else "c")
+    assert db.get_compression_lineage("c") == (["p", "c"] if same else ["c"])
+
+
+def test_a_session_without_relatives_is_its_own_root_and_tip(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    assert db.link_kind("s") is None
+    assert db.get_compression_tip("s") == db.get_conversation_root("s") == "s"
+    assert db.get_compression_lineage("s") == ["s"]
+    assert db.children("s") == []
+
+
+def test_an_unknown_session_is_nothing_to_anybody(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    assert db.link_kind("nobody") is None
+    assert db.get_compression_tip("nobody") == db.get_conversation_root("nobody") == "nobody"
+    assert db.get_compression_lineage("nobody") == ["nobody"]
+    assert db.children("nobody") == []
+
+
+def test_children_of_every_kind_come_oldest_first(db: StateDatabase) -> None:
+    db.create_session("p", "cli")
+    child(db, "p", "b", started_at=2.0)
+    child(db, "p", "a", started_at=2.0, model_config={"_delegate_from": "p"})
+    child(db, "p", "c", started_at=1.0, model_config={"_branched_from": "p"})
+    assert [row["id"] for row in db.children("p")] == ["c", "a", "b"]
+
+
+def test_a_chain_of_120_has_one_root_and_one_tip(db: StateDatabase) -> None:
+    ids = [f"s{number:03}" for number in range(120)]
+    continued(db, *ids)
+    for session_id in (ids[0], ids[60], ids[-1]):
+        assert db.get_compression_tip(session_id) == ids[-1]
+        assert db.get_conversation_root(session_id) == ids[0]
+        assert db.get_compression_lineage(session_id) == ids
+    (line,) = db.list_sessions().items
+    assert (line.id, line.root_id, line.started_at) == (ids[-1], ids[0], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "states", "tip"),
+    [
+        ("one that was compressed again before a live one", ["live", "compressed"], 1),
+        ("one that was compressed again before an ended one", ["compressed", "ended"], 0),
+        ("a live one before an ended one", ["ended", "live", "ended"], 1),
+        ("the last message where both live", ["live at 50", "live at 90", "live at 70"], 1),
+        ("a message before a later start", ["live at 50", "live"], 0),
+        ("the later start where none has messages", ["live", "live"], 1),
+        ("the last message where both ended", ["ended at 90", "ended at 80"], 0),
+    ],
+)
+def test_of_several_continuations_the_tip_is(
+    db: StateDatabase, name: str, states: list[str], tip: int
+) -> None:
+    continued(db, "root", "last")
+    db.end_session("last", "compression")
+    for place, state in enumerate(states):
+        session_id = child(db, "last", f"c{place}", started_at=10.0 + place)
+        what, _, at = state.partition(" at ")
+        if at:
+            db.append_message(session_id, "user", "x", timestamp=float(at))
+        if what != "live":
+            db.end_session(session_id, "compression" if what == "compressed" else "cli_close")
+    assert db.get_compression_tip("root") == f"c{tip}"
+    assert db.get_compression_lineage("root") == ["root", "last", f"c{tip}"]
+    assert [line.id for line in db.list_sessions().items] == [f"c{tip}"]
+
+
+def test_a_fork_that_was_not_gone_on_with_has_its_own_chain(db: StateDatabase) -> None:
+    continued(db, "root", "tip")
+    child(db, "root", "fork", started_at=0.5)
+    assert db.get_compression_tip("root") == "tip"
+    assert db.get_compression_tip("fork") == "fork"
+    assert db.get_compression_lineage("fork") == ["root", "fork"]
+
+
+def test_a_delegate_that_started_first_is_no_continuation(db: StateDatabase) -> None:
+    db.create_session("p", "cli")
+    db.end_session("p", "compression")
+    child(db, "p", "helper", started_at=1.0, model_config={"_delegate_from": "p"})
+    child(db, "p", "next", started_at=9.0)
+    assert db.get_compression_tip("p") == "next"
+
+
+# -- damage ----------------------------------------------------------------------------------
+
+
+def everything(db: StateDatabase, *ids: str) -> None:
+    """Ask every question of the lineage about sessions whose links are damaged."""
+    for session_id in ids:
+        assert db.get_compression_tip(session_id) in ids
+        assert db.get_conversation_root(session_id) in ids
+        assert session_id in db.get_compression_lineage(session_id)
+        db.link_kind(session_id)
+        db.children(session_id)
+        db.summarize(session_id)
+        db.get_messages_as_conversation(session_id, include_ancestors=True)
+        db.set_session_archived(session_id, archived=True)
+        db.set_session_archived(session_id, archived=False)
+        db.set_session_title(session_id, f"Title of {session_id}")
+    for order in ("recent", "started", "size"):
+        listed = [line.id for line in db.list_sessions(order=order).items]
+        assert listed, "a conversation does not vanish from the list"
+        assert len(set(listed)) == len(listed)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("reason", [None, "compression"])
+def test_a_cycle_of_parents_is_survived(
+    db: StateDatabase, strange: Strange, length: int, reason: str | None
+) -> None:
+    ids = [f"s{number}" for number in range(length)]
+    for place, session_id in enumerate(ids):
+        db.create_session(session_id, "cli", started_at=float(place))
+        if reason:
+            db.end_session(session_id, reason)
+    for place, session_id in enumerate(ids):
+        parent = ids[place - 1]
+        strange("UPDATE sessions SET parent_session_id = ? WHERE id = ?", parent, session_id)
+    everything(db, *ids)
+
+
+def test_a_chain_that_ends_in_a_cycle_is_survived(db: StateDatabase, strange: Strange) -> None:
+    continued(db, "a", "b", "c")
+    db.end_session("c", "compression")
+    strange("UPDATE sessions SET parent_session_id = 'c' WHERE id = 'b'")
+    everything(db, "b", "c")
+    assert db.get_conversation_root("a") == "a"
+
+
+def test_a_link_to_a_session_that_is_gone_is_an_end(db: StateDatabase, strange: Strange) -> None:
+    continued(db, "a", "b", "c")
+    strange("DELETE FROM sessions WHERE id = 'a'")
+    assert db.get_compression_lineage("c") == ["b", "c"]
+    assert db.get_conversation_root("c") == "b"
+    assert db.link_kind("b") == "other"
+    everything(db, "b", "c")
+
+
+def test_a_damaged_model_config_is_no_mark(db: StateDatabase, strange: Strange) -> None:
+    continued(db, "a", "b")
+    for broken in ("{", "[]", "5", '"_delegate_from"', "", b"\xff"):
+        strange("UPDATE sessions SET model_config = ? WHERE id = 'b'", broken)
+        assert db.link_kind("b") == "continuation"
+
+
+def test_a_lineage_is_read_anew_after_a_foreign_change(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    continued(db, "a", "b")
+    assert db.get_compression_tip("a") == "b"
+    other.end_session("b", "compression")
+    child(other, "b", "c")
+    assert db.get_compression_tip("a") == "c"
+    assert db.get_compression_lineage("b") == ["a", "b", "c"]

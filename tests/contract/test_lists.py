@@ -1,0 +1,395 @@
+"""Lists: one line a conversation, every filter, every order, pages that are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from session_core import InvalidInput, NotFound, SessionFilter, SessionSummary, StateDatabase
+from tests.contract.engines import has_column, where_there_is
+from tests.contract.listing import listed, make, walk
+
+Strange = Callable[..., int]
+ORDERS = ("recent", "started", "size")
+
+
+# -- one line ------------------------------------------------------------------------------
+
+
+def test_an_empty_home_lists_nothing(db: StateDatabase) -> None:
+    for order in ORDERS:
+        page = db.list_sessions(order=order)  # type: ignore[arg-type]
+        assert (page.items, page.next_cursor) == ([], None)
+    assert db.find_sessions(SessionFilter()) == []
+
+
+def test_a_line_says_what_a_conversation_is(db: StateDatabase) -> None:
+    make(db, "a", 10.0, 30.0, 20.0, started_at=5.0, cwd="/srv/app", source="tui")
+    db.set_session_title("a", "Trip")
+    expected = SessionSummary(
+        id="a",
+        root_id="a",
+        title="Trip",
+        preview="at 10.0",
+        source="tui",
+        status="open",
+        started_at=5.0,
+        last_active_at=30.0,
+        ended_at=None,
+        end_reason=None,
+        messages=3,
+        project="/srv/app",
+        pinned=False,
+    )
+    assert db.list_sessions().items == [expected]
+    assert db.summarize("a") == expected
+
+
+def test_a_line_tells_its_status(db: StateDatabase) -> None:
+    make(db, "a", 1.0)
+    db.end_session("a", "cli_close")
+    line = db.summarize("a")
+    assert (line.status, line.end_reason, line.ended_at is None) == ("ended", "cli_close", False)
+    db.set_session_archived("a", archived=True)
+    assert db.summarize("a").status == "archived"
+
+
+def test_a_pin_shows_where_there_is_a_column(db: StateDatabase) -> None:
+    make(db, "a", 1.0)
+    with where_there_is(db, "pinned"):
+        db.update_session("a", pinned=1)
+        assert db.summarize("a").pinned
+
+
+def test_the_project_is_the_repository_before_the_folder(db: StateDatabase) -> None:
+    make(db, "a", 1.0, cwd="/srv/app/sub", git_repo_root="/srv/app")
+    expected = "/srv/app" if has_column(db, "git_repo_root") else "/srv/app/sub"
+    assert db.summarize("a").project == expected
+
+
+def test_a_session_without_messages_is_as_active_as_its_start(db: StateDatabase) -> None:
+    make(db, "a", started_at=7.0)
+    line = db.summarize("a")
+    assert (line.last_active_at, line.messages, line.preview) == (7.0, 0, "")
+
+
+def test_messages_are_counted_live_whatever_the_counter_says(
+    db: StateDatabase, strange: Strange
+) -> None:
+    make(db, "a", 1.0, 2.0, 3.0)
+    db.rewind_to_message("a", db.get_messages("a")[1]["id"])
+    strange("UPDATE sessions SET message_count = 99")
+    assert db.summarize("a").messages == 1
+    assert db.list_sessions().items[0].messages == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "preview"),
+    [
+        ("hello", "hello"),
+        ("two\nlines\t and  spaces", "two lines and spaces"),
+        ("x" * 60, "x" * 60),
+        ("x" * 61, "x" * 60 + "..."),
+        ([{"type": "text", "text": "parts"}, {"type": "image_url"}], "parts"),
+        ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "one two"),
+        ("数据库" * 30, "数据库" * 20 + "..."),
+        (b"raw", "raw"),
+        (None, "second"),
+    ],
+)
+def test_the_preview_is_the_beginning_of_what_the_user_said_first(
+    db: StateDatabase, content: Any, preview: str
+) -> None:
+    db.create_session("a", "cli")
+    db.append_message("a", "system", "no", timestamp=1.0)
+    db.append_message("a", "assistant", "no", timestamp=2.0)
+    db.append_message("a", "user", content, timestamp=3.0)
+    db.append_message("a", "user", "second", timestamp=4.0)
+    assert db.list_sessions().items[0].preview == preview
+
+
+def test_the_preview_shows_no_rewound_message(db: StateDatabase) -> None:
+    make(db, "a", 1.0)
+    db.rewind_to_message("a", db.get_messages("a")[0]["id"])
+    db.append_message("a", "user", "instead", timestamp=2.0)
+    assert db.summarize("a").preview == "instead"
+
+
+def test_the_preview_of_a_compacted_session_is_still_its_first_message(db: StateDatabase) -> None:
+    make(db, "a", 1.0)
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("a", [{"role": "user", "content": "summary", "timestamp": 2.0}])
+        assert db.summarize("a").preview == "at 1.0"
+
+
+def test_an_unknown_session_has_no_line(db: StateDatabase) -> None:
+    with pytest.raises(NotFound):
+        db.summarize("nobody")
+
+
+def test_a_conversation_is_one_line(db: StateDatabase) -> None:
+    make(db, "root", 1.0, started_at=1.0)
+    db.end_session("root", "compression")
+    make(db, "tip", 9.0, started_at=8.0, parent_session_id="root")
+    make(db, "branch", 3.0, parent_session_id="root", model_config={"_branched_from": "root"})
+    make(db, "helper", 4.0, parent_session_id="tip", model_config={"_delegate_from": "tip"})
+    make(db, "tool", 5.0, parent_session_id="tip", source="tool")
+    make(db, "plain", 2.0, parent_session_id="tip")
+    lines = {line.id: line for line in db.list_sessions().items}
+    assert list(lines) == ["tip", "branch", "plain"]
+    tip = lines["tip"]
+    assert (tip.root_id, tip.started_at, tip.last_active_at) == ("root", 1.0, 9.0)
+    assert lines["branch"].root_id == "branch"
+
+
+def test_a_compression_parent_without_a_child_stays_listed(db: StateDatabase) -> None:
+    make(db, "a", 1.0)
+    db.end_session("a", "compression")
+    assert listed(db) == ["a"]
+
+
+# -- orders and cursors ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def seven(db: StateDatabase) -> StateDatabase:
+    """Seven conversations whose orders differ, with ties."""
+    with db.transaction():
+        make(db, "a", 10.0, started_at=7.0)
+        make(db, "b", 50.0, 20.0, started_at=6.0)
+        make(db, "c", 30.0, 30.0, 30.0, started_at=5.0)
+        make(db, "d", 50.0, started_at=4.0)
+        make(db, "e", started_at=3.0)
+        make(db, "f", 5.0, 5.0, started_at=3.0)
+        make(db, "g", 1.0, started_at=60.0)
+    return db
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [("recent", "dbcafeg"), ("started", "gabcdfe"), ("size", "cfbgdae")]
+)
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
+def test_an_order_is_walked_page_by_page(
+    seven: StateDatabase, order: str, expected: str, limit: int
+) -> None:
+    assert "".join(listed(seven, order=order, limit=limit)) == expected
+    everything = SessionFilter(status="all")
+    assert "".join(listed(seven, everything, order=order, limit=limit)) == expected
+
+
+def test_the_start_of_a_conversation_orders_it(db: StateDatabase) -> None:
+    make(db, "root", 1.0, started_at=1.0)
+    db.end_session("root", "compression")
+    make(db, "tip", 2.0, started_at=100.0, parent_session_id="root")
+    make(db, "other", 3.0, started_at=50.0)
+    lines = walk(db, order="started", limit=1)
+    assert [(line.id, line.started_at) for line in lines] == [("other", 50.0), ("tip", 1.0)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_walk_is_complete_and_shows_none_twice_while_others_write(
+    seven: StateDatabase, other: StateDatabase, order: Any
+) -> None:
+    page = seven.list_sessions(order=order, limit=2)
+    shown = [line.id for line in page.items]
+    still = set("abcdefg") - set(shown)
+    while page.next_cursor is not None:
+        for session_id in shown:
+            other.append_message(session_id, "user", "more", timestamp=99.0)
+        make(other, f"new{len(shown)}", 98.0, started_at=98.0)
+        page = seven.list_sessions(order=order, limit=2, cursor=page.next_cursor)
+        shown += [line.id for line in page.items]
+    assert len(set(shown)) == len(shown)
+    assert still <= set(shown)
+
+
+def test_a_cursor_survives_a_restart(
+    seven: StateDatabase, reopen: Callable[[], StateDatabase]
+) -> None:
+    cursor = seven.list_sessions(limit=3).next_cursor
+    rest = reopen().list_sessions(limit=10, cursor=cursor).items
+    assert "".join(line.id for line in rest) == "afeg"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"order": "started"},
+        {"order": "size"},
+        {"where": SessionFilter(source=("cli",))},
+        {"where": SessionFilter(status="all")},
+    ],
+)
+def test_a_cursor_of_another_list_is_invalid(seven: StateDatabase, arguments: Any) -> None:
+    cursor = seven.list_sessions(limit=3).next_cursor
+    with pytest.raises(InvalidInput):
+        seven.list_sessions(limit=3, cursor=cursor, **arguments)
+    foreign = seven.list_sessions(limit=3, **arguments).next_cursor
+    with pytest.raises(InvalidInput):
+        seven.list_sessions(limit=3, cursor=foreign)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"cursor": "nonsense"},
+        {"cursor": ""},
+        {"order": "title"},
+        {"limit": 0},
+        {"limit": -3},
+        {"where": SessionFilter(status="closed")},  # type: ignore[arg-type]
+        {"where": SessionFilter(title_like="x" * 100_000)},
+        {"where": SessionFilter(min_tokens=2**70)},
+        {"where": SessionFilter(user_id=object())},  # type: ignore[arg-type]
+    ],
+)
+def test_a_list_that_makes_no_sense_is_invalid(seven: StateDatabase, arguments: Any) -> None:
+    with pytest.raises(InvalidInput):
+        seven.list_sessions(**arguments)
+
+
+# -- filters ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(db: StateDatabase) -> StateDatabase:
+    """Conversations that differ in everything that a filter looks at."""
+    with db.transaction():
+        make(db, "app", 10.0, started_at=1.0, cwd="/srv/app", model="Big-One", user_id="u1")
+        make(db, "sub", 20.0, 21.0, started_at=2.0, cwd="/srv/app/sub", source="tui")
+        make(db, "app2", 30.0, started_at=3.0, cwd="/srv/app2", source="telegram", user_id="u2")
+        make(db, "App", 40.0, started_at=4.0, cwd="/srv/App/x", model="big_two")
+        make(db, "win", 50.0, started_at=5.0, cwd="C:\\work\\app")
+        make(db, "bare", started_at=6.0)
+        for session_id, title in (
+            ("app", "100% sure"),
+            ("sub", "100 sure"),
+            ("win", "a_b"),
+            ("bare", "axb"),
+        ):
+            db.set_session_title(session_id, title)
+        db.end_session("app", "cli_close")
+        db.end_session("sub", "compression")
+        db.set_session_archived("app2", archived=True)
+        db.update_token_counts("sub", input_tokens=10, output_tokens=5, estimated_cost_usd=0.5)
+        db.update_token_counts("App", input_tokens=3, billing_provider="Acme", actual_cost_usd=2.0)
+        calls = [{"id": "c", "function": {"name": "x", "arguments": "{}"}}] * 2
+        db.append_message("win", "assistant", "", tool_calls=calls, timestamp=51.0)
+    return db
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({}, "win App sub app bare"),
+        ({"status": "open"}, "win App bare"),
+        ({"status": "ended"}, "sub app"),
+        ({"status": "archived"}, "app2"),
+        ({"status": "all"}, "win App app2 sub app bare"),
+        ({"ids": ("app", "nobody", "bare")}, "app bare"),
+        ({"ids": ()}, ""),
+        ({"source": ("tui", "telegram")}, "sub"),
+        ({"source": ()}, ""),
+        ({"project": "/srv/app"}, "sub app"),
+        ({"project": "/srv/app/"}, "sub app"),
+        ({"project": "/srv"}, "App sub app"),
+        ({"project": "/srv/ap"}, ""),
+        ({"project": "/srv/%"}, ""),
+        ({"project": "/srv/app_"}, ""),
+        ({"project": "/"}, "App sub app"),
+        ({"project": "C:\\work"}, "win"),
+        ({"project": "C:\\work\\app\\"}, "win"),
+        ({"cwd_prefix": "/srv/app"}, "sub app"),
+        ({"cwd_prefix": "/srv/app/sub"}, "sub"),
+        ({"started_after": 2.0, "started_before": 5.0}, "App sub"),
+        ({"active_after": 21.0, "active_before": 51.0}, "App sub"),
+        ({"active_before": 7.0}, "bare"),
+        ({"title_like": "SURE"}, "sub app"),
+        ({"title_like": "100%"}, "app"),
+        ({"title_like": "a_b"}, "win"),
+        ({"title_like": "\\"}, ""),
+        ({"words": "sure 100"}, "sub app"),
+        ({"words": "100% sure"}, "app"),
+        ({"words": "sure nothing"}, ""),
+        ({"words": ""}, "win App sub app bare"),
+        ({"end_reason": "cli_close"}, "app"),
+        ({"min_messages": 2}, "win sub"),
+        ({"max_messages": 0}, "bare"),
+        ({"min_messages": 1, "max_messages": 1}, "App app"),
+        ({"model_like": "big"}, "App app"),
+        ({"model_like": "big_"}, "App"),
+        ({"provider": "ACME"}, "App"),
+        ({"user_id": "u1"}, "app"),
+        ({"user_id": "u2"}, ""),
+        ({"min_tokens": 3}, "App sub"),
+        ({"min_tokens": 1, "max_tokens": 14}, "App"),
+        ({"min_cost": 0.5}, "App sub"),
+        ({"max_cost": 0.4}, "win app bare"),
+        ({"min_cost": 1.0}, "App"),
+        ({"min_tool_calls": 2}, "win"),
+        ({"max_tool_calls": 1}, "App sub app bare"),
+        ({"source": ("cli",), "project": "/srv", "status": "ended"}, "app"),
+    ],
+)
+def test_a_filter_selects_and_is_taken_literally(
+    many: StateDatabase, where: dict[str, Any], expected: str
+) -> None:
+    selected = SessionFilter(**where)
+    assert listed(many, selected, limit=2) == expected.split()
+    for order in ORDERS:
+        assert sorted(listed(many, selected, order=order)) == sorted(expected.split())
+    assert sorted(many.find_sessions(selected)) == sorted(expected.split())
+
+
+@pytest.mark.parametrize(
+    ("where", "column"),
+    [
+        ({"chat_id": "c1"}, "chat_id"),
+        ({"chat_type": "dm"}, "chat_type"),
+        ({"branch_like": "FEAT"}, "git_branch"),
+        ({"project": "/repo"}, "git_repo_root"),
+        ({"words": "ann"}, "display_name"),
+    ],
+)
+def test_a_filter_on_a_column_that_is_not_here_selects_nothing(
+    db: StateDatabase, where: dict[str, Any], column: str
+) -> None:
+    make(
+        db,
+        "a",
+        1.0,
+        chat_id="c1",
+        chat_type="dm",
+        git_branch="feat/x",
+        git_repo_root="/repo",
+        display_name="Ann",
+    )
+    make(db, "b", 2.0, chat_id="c2", chat_type="group", git_branch="main")
+    assert listed(db, SessionFilter(**where)) == (["a"] if has_column(db, column) else [])
+
+
+def test_a_filter_takes_more_ids_than_a_statement_has_variables(db: StateDatabase) -> None:
+    make(db, "a", 1.0)
+    wanted = tuple(f"nobody{number}" for number in range(70_000))
+    assert listed(db, SessionFilter(ids=(*wanted, "a"))) == ["a"]
+    assert db.find_sessions(SessionFilter(ids=wanted)) == []
+
+
+def test_rows_of_every_kind_are_found_oldest_start_first(db: StateDatabase) -> None:
+    make(db, "root", 1.0, started_at=3.0)
+    db.end_session("root", "compression")
+    make(db, "tip", 9.0, started_at=2.0, parent_session_id="root")
+    make(db, "helper", 4.0, started_at=1.0, model_config={"_delegate_from": "tip"})
+    assert db.find_sessions(SessionFilter()) == ["helper", "tip", "root"]
+    assert db.find_sessions(SessionFilter(min_messages=2)) == []
+
+
+def test_a_filter_looks_at_the_tip(db: StateDatabase) -> None:
+    make(db, "root", 1.0, source="cli")
+    db.end_session("root", "compression")
+    make(db, "tip", 9.0, source="tui", parent_session_id="root")
+    assert listed(db, SessionFilter(source=("cli",))) == []
+    assert listed(db, SessionFilter(source=("tui",))) == ["tip"]
+    assert listed(db, SessionFilter(status="ended")) == []

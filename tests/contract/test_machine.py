@@ -1,0 +1,314 @@
+"""A state machine against the model: any steps in any order, reopened and killed on the way.
+
+Afterwards everything that can be observed is what the model says.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from session_core import SessionFilter, StateDatabase
+from tests.contract.engines import ENGINES, Engine, has_column
+from tests.contract.model import Message, Model, Session, Step, perform
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["session_core", "tests.contract.engines", "tests.contract.model"])
+
+NAMES = st.sampled_from([f"s{number}" for number in range(6)])
+WAYS = ("ours", "other", "reopened", "killed after", "killed inside")
+
+
+def victim(name: str, home: str, step: Step, way: str, answer: Connection) -> None:
+    """Take a step in a process of its own, which is killed once it is done, or just before."""
+    db = ENGINES[name](Path(home))
+    if way == "killed after":
+        answer.send(perform(db, step))
+    else:
+        with db.transaction():
+            perform(db, step)
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Machine(RuleBasedStateMachine):
+    """Takes the same steps on the database and on the model."""
+
+    engine: Engine
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self.home = Path(self._folder.name) / "home"
+        self.home.mkdir()
+        self.db = self.engine(self.home)
+        self.other = self.engine(self.home)
+        self.model = Model(compacts=has_column(self.db, "compacted"))
+        self.clock = 0.0
+        self.created = 0
+
+    def teardown(self) -> None:
+        """Close everything."""
+        self._close()
+        self._folder.cleanup()
+
+    # -- how a step is taken -----------------------------------------------------------------
+
+    def take(self, way: str, *step: Any) -> None:
+        """Take a step on both, in one of the ways, and compare what it answered."""
+        error = self.model.expected_error(step)
+        done = self._killed(step, way) if way.startswith("killed") else self._taken(step, way)
+        if way == "killed inside":
+            return
+        if error is not None:
+            assert done == error
+            return
+        assert done is None or isinstance(done, list), done
+        self.model.apply(step, done)
+
+    def _taken(self, step: Step, way: str) -> Any:
+        if way == "reopened":
+            self._close()
+            self._open()
+        return perform(self.other if way == "other" else self.db, step)
+
+    def _killed(self, step: Step, way: str) -> Any:
+        self._close()
+        ours, theirs = PROCESSES.Pipe()
+        arguments = (self.engine.name, str(self.home), step, way, theirs)
+        process = PROCESSES.Process(target=victim, args=arguments)
+        process.start()
+        theirs.close()
+        done = ours.recv() if way == "killed after" else None
+        process.join(30)
+        assert process.exitcode == -signal.SIGKILL
+        process.close()
+        ours.close()
+        self._open()
+        return done
+
+    def _open(self) -> None:
+        self.db, self.other = self.engine(self.home), self.engine(self.home)
+
+    def _close(self) -> None:
+        self.other.close()
+        self.db.close()
+
+    def rows(self, count: int) -> list[dict[str, Any]]:
+        """Return new messages, later than all before."""
+        self.clock += count
+        return [
+            {
+                "role": "assistant" if place % 2 else "user",
+                "content": f"text {self.clock} {place}",
+                "timestamp": self.clock - count + place,
+            }
+            for place in range(count)
+        ]
+
+    def pick(self, place: int) -> str:
+        """Return one of the sessions."""
+        return sorted(self.model.sessions)[place % len(self.model.sessions)]
+
+    # -- steps -------------------------------------------------------------------------------
+
+    ways = st.sampled_from([*WAYS[:3] * 3, *WAYS[3:]])
+    some = st.integers(0, 20)
+    has_sessions = precondition(lambda self: self.model.sessions)
+
+    @rule(name=NAMES, way=ways)
+    def create(self, name: str, way: str) -> None:
+        """Create a session, or one that is there."""
+        self.clock += 1
+        self.take(way, "create", name, self.clock)
+
+    @rule(name=NAMES, count=st.integers(1, 4), way=ways)
+    def append(self, name: str, count: int, way: str) -> None:
+        """Append messages, which may create their session."""
+        self.take(way, "append", name, self.rows(count))
+
+    @has_sessions
+    @rule(place=some, count=st.integers(0, 3), live=st.booleans(), way=ways)
+    def replace(self, place: int, count: int, live: bool, way: str) -> None:
+        """Replace all rows or the live ones."""
+        self.take(way, "replace", self.pick(place), self.rows(count), live)
+
+    @has_sessions
+    @rule(place=some, count=st.integers(1, 3), way=ways)
+    def compact(self, place: int, count: int, way: str) -> None:
+        """Compact in place."""
+        self.take(way, "compact", self.pick(place), self.rows(count))
+
+    @has_sessions
+    @rule(place=some, which=some, way=ways)
+    def rewind(self, place: int, which: int, way: str) -> None:
+        """Rewind to a live message of the user."""
+        name = self.pick(place)
+        live = [m.id for m in self.model.sessions[name].in_state("live") if m.role == "user"]
+        if live:
+            self.take(way, "rewind", name, live[which % len(live)])
+
+    @has_sessions
+    @rule(place=some, which=some, way=ways)
+    def restore(self, place: int, which: int, way: str) -> None:
+        """Restore what was rewound since a message."""
+        name = self.pick(place)
+        ids = [message.id for message in self.model.sessions[name].messages]
+        self.take(way, "restore", name, ids[which % len(ids)] if ids else 0)
+
+    @has_sessions
+    @rule(place=some, verb=st.sampled_from(["clear", "reopen", "delete"]), way=ways)
+    def plain(self, place: int, verb: str, way: str) -> None:
+        """Clear, reopen or delete a session."""
+        name = self.pick(place)
+        if verb != "reopen" or self.model.continuation(name) is None:
+            self.take(way, verb, name)
+
+    @has_sessions
+    @rule(place=some, reason=st.sampled_from(["cli_close", "idle"]), way=ways)
+    def end(self, place: int, reason: str, way: str) -> None:
+        """End a session."""
+        self.take(way, "end", self.pick(place), reason)
+
+    @has_sessions
+    @rule(place=some, title=st.sampled_from(["Trip", "Other", None]), way=ways)
+    def title(self, place: int, title: str | None, way: str) -> None:
+        """Set or clear a title."""
+        self.take(way, "title", self.pick(place), title)
+
+    @has_sessions
+    @rule(place=some, archived=st.booleans(), way=ways)
+    def archive(self, place: int, archived: bool, way: str) -> None:
+        """Archive a conversation or bring it back."""
+        self.take(way, "archive", self.pick(place), archived)
+
+    @has_sessions
+    @rule(place=some, way=ways)
+    def continue_(self, place: int, way: str) -> None:
+        """Compress a session into a new one."""
+        name = self.pick(place)
+        if self.model.sessions[name].reason is None:
+            self.clock += 1
+            self.created += 1
+            self.take(way, "continue", name, f"c{self.created}", self.clock)
+
+    # -- what can be observed ----------------------------------------------------------------
+
+    @invariant()
+    def both_instances_show_what_the_model_has(self) -> None:
+        """Compare everything that can be observed."""
+        expected = expected_state(self.model)
+        assert observed_state(self.db) == expected
+        assert observed_list(self.other) == expected["listed"]
+
+
+def observed_state(db: StateDatabase) -> dict[str, Any]:
+    everything = sorted(db.find_sessions(SessionFilter(status="all")))
+    return {
+        "listed": observed_list(db),
+        **{name: observed_session(db, name) for name in everything},
+    }
+
+
+def observed_list(db: StateDatabase) -> list[tuple[str, str, int]]:
+    return [(line.id, line.root_id, line.messages) for line in db.list_sessions(limit=99).items]
+
+
+def observed_session(db: StateDatabase, name: str) -> dict[str, Any]:
+    row = db.get_session(name)
+    assert row is not None
+    messages = [
+        (m["id"], m["role"], m["content"], m["timestamp"], m["active"], m.get("compacted", 0))
+        for m in db.get_messages(name, include_inactive=True)
+    ]
+    window = db.read_window(name, limit=3)
+    fields = ("source", "started_at", "parent_session_id", "end_reason", "title", "archived")
+    return {
+        "row": tuple(row[field] for field in fields),  # type: ignore[literal-required]
+        "ended": row["ended_at"] is not None,
+        "counter": row["message_count"],
+        "messages": messages,
+        "revision": db.revision(name)[:4],
+        "window": ([m["id"] for m in window.messages], window.more_before, window.more_after),
+        "tip": db.get_compression_tip(name),
+        "chain": sorted(db.get_compression_lineage(name)),
+    }
+
+
+def expected_state(model: Model) -> dict[str, Any]:
+    lines = [
+        (max((m.at for m in s.messages), default=s.started_at), name)
+        for name, s in model.sessions.items()
+        if model.continuation(name) is None and not s.archived
+    ]
+    listed = [
+        (
+            name,
+            [name, *model.ancestors(name)][-1],
+            len(model.sessions[name].in_state("live")),
+        )
+        for _, name in sorted(lines, reverse=True)
+    ]
+    return {
+        "listed": listed,
+        **{name: expected_session(model, name, s) for name, s in model.sessions.items()},
+    }
+
+
+def expected_session(model: Model, name: str, session: Session) -> dict[str, Any]:
+    live = [message.id for message in session.in_state("live")]
+    compacted = len(session.in_state("compacted"))
+    last = max((message.id for message in session.messages), default=0)
+    reason = session.reason
+    return {
+        "row": (
+            session.source,
+            session.started_at,
+            session.parent,
+            reason,
+            session.title,
+            int(session.archived),
+        ),
+        "ended": reason is not None,
+        "counter": session.counter,
+        "messages": [expected_message(message) for message in session.messages],
+        "revision": (last, len(live), compacted, session.rewinds),
+        "window": (live[-3:], len(live) > 3, False),
+        "tip": (model.family(name)[len(model.ancestors(name)) + 1 :] or [name])[-1],
+        "chain": sorted(model.family(name)),
+    }
+
+
+def expected_message(message: Message) -> tuple[Any, ...]:
+    flags = {"live": (1, 0), "rewound": (0, 0), "compacted": (0, 1)}[message.state]
+    return (message.id, message.role, message.content, message.at, *flags)
+
+
+@pytest.mark.timeout(300)
+def test_any_course_of_steps_leaves_what_the_model_says(engine: Engine) -> None:
+    machine = type("MachineOf", (Machine,), {"engine": engine})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=10,
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,200 @@
+"""Lists are never stale: they are what a look at every session says, whoever changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from session_core import StateDatabase
+from tests.contract.engines import Engine, given_up
+from tests.contract.listing import listed, make, walk
+
+Strange = Callable[..., int]
+
+
+@dataclass
+class Model:
+    """When each session was last active, and when it began."""
+
+    started: dict[str, float] = field(default_factory=dict)
+    times: dict[str, list[float]] = field(default_factory=dict)
+
+    def recent(self) -> list[tuple[str, float]]:
+        """Return every session with its last activity, the newest first."""
+        last = {name: max(times, default=self.started[name]) for name, times in self.times.items()}
+        return sorted(last.items(), key=lambda entry: (entry[1], entry[0]), reverse=True)
+
+
+def fill(db: StateDatabase, model: Model, count: int) -> None:
+    with db.transaction():
+        for number in range(count):
+            begin(db, model, f"s{number:03}", float(number % 90))
+            if number % 3:
+                say(db, model, f"s{number:03}", float(number * 7 % 100))
+
+
+def begin(db: StateDatabase, model: Model, session_id: str, at: float) -> None:
+    db.create_session(session_id, "cli", started_at=at)
+    model.started.setdefault(session_id, at)
+    model.times.setdefault(session_id, [])
+
+
+def say(db: StateDatabase, model: Model, session_id: str, at: float, count: int = 1) -> None:
+    at += 100.0  # no session says anything before it begins
+    message = {"role": "user", "content": "x", "timestamp": at}
+    db.append_messages(session_id, [message] * count)
+    model.times[session_id].append(at)
+
+
+def check(db: StateDatabase, model: Model, limit: int = 50) -> None:
+    lines = walk(db, limit=limit)
+    assert [(line.id, line.last_active_at) for line in lines] == model.recent()
+    page = db.list_sessions(limit=7).items
+    assert [(line.id, line.last_active_at) for line in page] == model.recent()[:7]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change, of which session, at which time and by which instance."""
+
+    what: str
+    place: int
+    at: float
+    foreign: bool
+
+
+STEPS = st.builds(
+    Step,
+    st.sampled_from(["say", "say", "begin", "clear", "delete", "abandon", "look"]),
+    st.integers(0, 230),
+    st.integers(0, 100).map(float),
+    st.booleans(),
+)
+
+
+def act(db: StateDatabase, model: Model, step: Step) -> None:
+    session_id = f"s{step.place:03}"
+    known = session_id in model.times
+    if step.what == "begin":
+        begin(db, model, f"n{step.place}", step.at)
+    elif step.what == "say" and known:
+        say(db, model, session_id, step.at)
+    elif step.what == "clear" and known:
+        db.clear_messages(session_id)
+        model.times[session_id].clear()
+    elif step.what == "delete" and known:
+        db.delete_session(session_id)
+        del model.times[session_id]
+    elif step.what == "abandon" and known:
+        abandon(db, step)
+
+
+def abandon(db: StateDatabase, step: Step) -> None:
+    """Say something and look at the list in a transaction that is rolled back."""
+    with given_up(db):
+        db.append_message(f"s{step.place:03}", "user", "x", timestamp=step.at)
+        db.create_session("gone", "cli", started_at=step.at)
+        db.list_sessions()
+
+
+@settings(max_examples=15, deadline=None)
+@given(count=st.sampled_from([3, 198, 215]), steps=st.lists(STEPS, min_size=3, max_size=12))
+def test_the_list_is_what_a_look_at_every_session_would_say(
+    engine: Engine,
+    tmp_path_factory: pytest.TempPathFactory,
+    count: int,
+    steps: list[Step],
+) -> None:
+    home = tmp_path_factory.mktemp("list")
+    db, other, model = engine(home), engine(home), Model()
+    try:
+        fill(db, model, count)
+        check(db, model)
+        for step in steps:
+            act(other if step.foreign else db, model, replace(step, place=step.place % count))
+            check(db, model)
+        check(other, model)
+    finally:
+        other.close()
+        db.close()
+
+
+def test_the_list_is_true_after_thousands_of_foreign_messages(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    model = Model()
+    fill(db, model, 215)
+    check(db, model)
+    say(other, model, "s001", 200.0, count=5200)
+    say(other, model, "s000", 300.0)
+    check(db, model)
+
+
+def test_a_list_inside_a_transaction_shows_its_own_changes(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    make(db, "a", 1.0)
+    with db.transaction():
+        make(db, "b", 2.0)
+        assert listed(db) == ["b", "a"]
+        db.append_message("a", "user", "x", timestamp=3.0)
+        assert listed(db) == ["a", "b"]
+        assert listed(other) == ["a"]
+    assert listed(other) == listed(db) == ["a", "b"]
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_list_inside_a_transaction_forgets_what_was_rolled_back(
+    db: StateDatabase, inner: bool
+) -> None:
+    model = Model()
+    fill(db, model, 215)
+    oldest = model.recent()[-1][0]
+    with db.transaction() if inner else nullcontext():
+        with given_up(db):
+            db.append_message("s214", "user", "x", timestamp=400.0)
+            db.list_sessions()
+        say(db, model, oldest, 500.0)
+        with db.transaction():
+            check(db, model)
+
+
+def test_a_session_that_was_put_back_is_listed_again(
+    db: StateDatabase, other: StateDatabase, strange: Strange
+) -> None:
+    make(db, "old", 50.0, started_at=1.0)
+    make(db, "new", 40.0, started_at=30.0)
+    make(db, "last", 60.0, started_at=35.0)
+    (kept,) = db.get_messages("old")
+    other.delete_session("old")
+    assert listed(db) == ["last", "new"]
+    strange("INSERT INTO sessions (id, source, started_at) VALUES ('old', 'cli', 1)")
+    strange(
+        "INSERT INTO messages (id, session_id, role, content, timestamp)"
+        " VALUES (?, 'old', 'user', 'x', 50)",
+        kept["id"],
+    )
+    assert listed(db) == ["last", "old", "new"]
+
+
+def test_a_change_of_anything_on_a_line_shows_at_once(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    make(db, "a", 1.0)
+    assert db.list_sessions().items[0].title is None
+    other.set_session_title("a", "Trip")
+    assert db.list_sessions().items[0].title == "Trip"
+    other.end_session("a", "x")
+    assert db.list_sessions().items[0].status == "ended"
+    other.set_session_archived("a", archived=True)
+    assert db.list_sessions().items == []
+    other.set_session_archived("a", archived=False)
+    other.rewind_to_message("a", db.get_messages("a")[0]["id"])
+    assert db.list_sessions().items[0].messages == 0
+    other.delete_session("a")
+    assert db.list_sessions().items == []

@@ -1,0 +1,464 @@
+"""Search: every kind of query in every script, the filters, what is hidden, and cursors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from session_core import InvalidInput, NotFound, StateDatabase
+from session_core.models import SearchResult
+from tests.contract.engines import where_there_is
+
+CALL = [{"id": "c1", "type": "function", "function": {"name": "run_query"}}]
+
+
+def say(
+    db: StateDatabase, session_id: str, content: Any, role: str = "user", **columns: Any
+) -> int:
+    return db.append_message(session_id, role, content, create={"source": "cli"}, **columns)
+
+
+def ids(found: SearchResult) -> list[int]:
+    return [hit.message_id for hit in found.hits]
+
+
+def found_by(db: StateDatabase, query: str, **options: Any) -> set[int]:
+    return set(ids(db.search(query, per="message", **options)))
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("the migration of the ledger", "ledger"),
+        ("the migration of the ledger", "LEDGER migration"),
+        ("the migration of the ledger", '"of the ledger"'),
+        ("the migration of the ledger", "migr*"),
+        ("the migration of the ledger", "ledger AND migration"),
+        ("the migration of the ledger", "nothing OR ledger"),
+        ("the migration of the ledger", "ledger NOT nothing"),
+        ("the migration of the ledger", "(nothing OR ledger) AND migration"),
+        ("the migration of the ledger", "ledg* AND (migration OR nothing) NOT (cat OR dog)"),
+        ("see foo_bar.baz for it", "foo_bar.baz"),
+        ("request a1b2-c3 failed", "a1b2-c3"),
+        ("request a1b2-c3 failed", "a1b2-c*"),
+        ("in src/app/main.py line 7", "src/app/main.py"),
+        ("数据库架构的决定是什么", "架构"),
+        ("数据库架构的决定是什么", "库"),
+        ("数据库架构的决定是什么", "数据库架构"),
+        ("数据库架构的决定是什么", "什么"),
+        ("使用python开发数据库", "python"),
+        ("使用python开发数据库", "python 数据"),
+        ("データベースを移行する", "移行"),
+        ("데이터베이스 마이그레이션", "마이"),
+        ("서버에서 확인", "서버"),
+        ("ในประเทศไทยมีงาน", "ประเทศ"),
+        ("हिन्दी भाषा में", "हिन्दी"),
+        ("قاعدة البيانات جاهزة", "البيانات"),
+        ("проверь миграцию базы", "Миграцию"),
+        ("Tiếng Việt rất hay", "việt"),
+        ("un café noir", "cafe"),
+        ("un cafe noir", "CAFÉ"),
+        ("ship it 🚀 now", "🚀"),
+        ("𠀀𠀁 rare ones", "𠀁"),
+        ("Straße und Ärger", "ärger"),
+    ],
+)
+def test_a_query_finds_the_text(db: StateDatabase, text: str, query: str) -> None:
+    message_id = say(db, "one", text)
+    say(db, "two", "entirely different talk")
+    found = db.search(query)
+    assert ids(found) == [message_id]
+    assert found.matched in ("all", "text")
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("concatenate", "cat"),
+        ("alpha beta", '"beta alpha"'),
+        ("alpha beta", "alpha NOT beta"),
+        ("alpha beta", "alpha AND gamma"),
+        ("数据和库", '"数据库"'),
+        ("abc def", '"abc de"'),
+    ],
+)
+def test_a_query_that_means_what_it_says_finds_nothing_else(
+    db: StateDatabase, text: str, query: str
+) -> None:
+    say(db, "one", text)
+    assert db.search(query if query != "cat" else '"cat"').hits == []
+
+
+@pytest.mark.parametrize("query", ["大阪", "大", "tokyo", '"line two"', "two", "größe", "Привет"])
+def test_multi_part_content_is_found_by_what_it_says(db: StateDatabase, query: str) -> None:
+    parts = [
+        {"type": "text", "text": "plan for 大阪\nline\ntwo Größe, привет"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "text", "text": "then Tokyo"},
+    ]
+    message_id = say(db, "one", parts)
+    if query == '"line two"':
+        query = '"line" "two"'
+    assert ids(db.search(query)) == [message_id]
+
+
+@pytest.mark.parametrize("query", ["image_url", "base64", "type", "json"])
+def test_how_content_is_stored_is_not_found(db: StateDatabase, query: str) -> None:
+    parts = [
+        {"type": "text", "text": "hello"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    ]
+    say(db, "one", parts)
+    assert db.search(f'"{query}"').hits == []
+
+
+@pytest.mark.parametrize("query", ["run_query", "orders.sql", "大阪", "second"])
+def test_a_tool_call_is_found_by_its_name_and_its_arguments(db: StateDatabase, query: str) -> None:
+    arguments = '{"path": "orders.sql", "note": "first\\nsecond \\u5927\\u962a"}'
+    function = {"name": "run_query", "arguments": arguments}
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    message_id = say(db, "one", None, "assistant", tool_calls=calls)
+    assert ids(db.search(query)) == [message_id]
+
+
+def test_a_tool_result_is_found_by_the_name_of_its_tool(db: StateDatabase) -> None:
+    message_id = say(db, "one", "ok", "tool", tool_name="terminal_runner")
+    assert ids(db.search("terminal_runner")) == [message_id]
+
+
+@pytest.mark.parametrize("needle", ["gration of", "GRATION", "t_id=7", "r.b", "据库", "的", "(x)"])
+def test_a_substring_is_found_wherever_it_is(db: StateDatabase, needle: str) -> None:
+    message_id = say(db, "one", "migration of user.baz where t_id=7 (x) 数据库的")
+    say(db, "two", "nothing of the kind")
+    found = db.search(needle, mode="substring")
+    assert (ids(found), found.matched) == ([message_id], "substring")
+
+
+def test_wildcards_of_the_database_are_only_text(db: StateDatabase) -> None:
+    say(db, "one", "plain text")
+    message_id = say(db, "two", "100% sure_thing")
+    assert found_by(db, "0% s", mode="substring") == {message_id}
+    assert found_by(db, "%", mode="substring") == {message_id}
+    assert found_by(db, "_", mode="substring") == {message_id}
+
+
+def test_all_words_come_before_prefixes_and_prefixes_before_any(db: StateDatabase) -> None:
+    both = say(db, "one", "deploy the parser")
+    begun = say(db, "two", "deployment of parsers")
+    some = say(db, "three", "the parser alone")
+    first = db.search("deploy parser")
+    assert (ids(first), first.matched) == ([both], "all")
+    second = db.search("deploym parser")
+    assert (ids(second), second.matched) == ([begun], "prefix")
+    third = db.search("parser quetzal")
+    assert (set(ids(third)), third.matched) == ({both, begun, some}, "any")
+
+
+def test_of_any_words_more_are_better(db: StateDatabase) -> None:
+    one = say(db, "one", "red apples are on the shelf over there")
+    three = say(db, "two", "red apples and green pears are over there")
+    two = say(db, "three", "red apples and green plums are over there")
+    assert ids(db.search("apples green pears xylophone"))[:1] == [three]
+    assert set(ids(db.search("apples green pears xylophone"))) == {one, two, three}
+
+
+def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
+    answer = say(db, "one", "We decided that the orders schema keeps one row a line item.")
+    say(db, "two", "The schema of the wiki is fine.")
+    say(db, "three", "What did we decide about the orders schema? I could not find it.")
+    assert answer in ids(db.search("what did we decide about the orders schema?"))[:2]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['"unbalanced ledger', "AND ledger", "ledger AND", "NOT ledger", "ledger OR", "((ledger OR",
+     "ledger AND OR x", "ledger) AND x", "NEAR(ledger", "ledger^2", "-ledger", "{ledger}",
+     "+ledger", "col:ledger", "ledger:", "^ledger", "'ledger", 'le"dger" ledger', "ledger --",
+     "* ledger"],
+)  # fmt: skip
+def test_bad_syntax_is_searched_as_text(db: StateDatabase, query: str) -> None:
+    message_id = say(db, "one", "the ledger is here")
+    assert ids(db.search(query)) == [message_id]
+
+
+def test_what_did_not_parse_is_said(db: StateDatabase) -> None:
+    say(db, "one", "ledger and more")
+    assert db.search("ledger AND").matched == "text"
+
+
+@pytest.mark.parametrize("query", ["->", "***", "…", "¯\\_(ツ)_/¯"])
+def test_signs_alone_are_searched_as_they_are(db: StateDatabase, query: str) -> None:
+    message_id = say(db, "one", f"before {query} after")
+    say(db, "two", "none of them")
+    assert ids(db.search(query)) == [message_id]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\x00", "\n\t"])
+def test_nothing_is_found_by_nothing(db: StateDatabase, query: str) -> None:
+    say(db, "one", "text")
+    assert db.search(query).hits == []
+    assert db.search(query, mode="substring").hits == []
+
+
+def test_search_is_filtered_by_source_role_time_and_session(db: StateDatabase) -> None:
+    db.create_session("a", "cli")
+    db.create_session("b", "telegram")
+    first = say(db, "a", "common word", timestamp=100.0)
+    second = say(db, "a", "common word", "assistant", timestamp=200.0)
+    third = say(db, "b", "common word", timestamp=300.0)
+    assert found_by(db, "common") == {first, second, third}
+    assert found_by(db, "common", source=["telegram"]) == {third}
+    assert found_by(db, "common", source=["cli", "telegram"]) == {first, second, third}
+    assert found_by(db, "common", roles=["assistant"]) == {second}
+    assert found_by(db, "common", since=200.0) == {second, third}
+    assert found_by(db, "common", until=200.0) == {first}
+    assert found_by(db, "common", since=150.0, until=250.0) == {second}
+    assert found_by(db, "common", session="a") == {first, second}
+    assert found_by(db, "common", session="b", source=["cli"]) == set()
+
+
+def test_search_is_filtered_by_project(db: StateDatabase) -> None:
+    for name, cwd in (("a", "/srv/app"), ("b", "/srv/app/lib"), ("c", "/srv/apples"), ("d", None)):
+        db.create_session(name, "cli", cwd=cwd)
+        say(db, name, "common word")
+    found = db.search("common", project="/srv/app/")
+    assert {hit.session_id for hit in found.hits} == {"a", "b"}
+
+
+def test_search_is_filtered_by_status(db: StateDatabase) -> None:
+    for name in ("open", "ended", "archived"):
+        say(db, name, "common word")
+    db.end_session("ended", "cli_close")
+    db.set_session_archived("archived", archived=True)
+
+    def named(status: str | None) -> set[str]:
+        return {hit.session_id for hit in db.search("common", status=status).hits}
+
+    assert named(None) == {"open", "ended"}
+    assert named("open") == {"open"}
+    assert named("ended") == {"ended"}
+    assert named("archived") == {"archived"}
+    assert named("all") == {"open", "ended", "archived"}
+
+
+def test_a_conversation_is_open_as_its_tip_is(db: StateDatabase) -> None:
+    say(db, "root", "ledger first")
+    db.end_session("root", "compression")
+    db.create_session("tip", "cli", parent_session_id="root")
+    assert len(db.search("ledger", status="open").hits) == 1
+    assert db.search("ledger", status="ended").hits == []
+
+
+def test_a_conversation_has_one_hit_and_a_message_each(db: StateDatabase) -> None:
+    root = say(db, "root", "ledger of old")
+    db.end_session("root", "compression")
+    db.create_session("tip", "cli", parent_session_id="root")
+    tip = say(db, "tip", "ledger ledger ledger")
+    db.create_session("branch", "cli", parent_session_id="root",
+                      model_config={"_branched_from": "root"})  # fmt: skip
+    branch = say(db, "branch", "ledger of a branch")
+    assert found_by(db, "ledger") == {root, tip, branch}
+    assert len(db.search("ledger").hits) == 2
+    assert branch in ids(db.search("ledger"))
+
+
+def test_a_hit_says_where_it_is_and_why(db: StateDatabase) -> None:
+    db.create_session("a", "telegram")
+    db.set_session_title("a", "Money")
+    long = "filler words here " * 40
+    message_id = say(db, "a", f"{long} the ledger is balanced {long}", timestamp=50.0)
+    (hit,) = db.search("ledger").hits
+    assert (hit.session_id, hit.message_id, hit.role, hit.at) == ("a", message_id, "user", 50.0)
+    assert (hit.title, hit.source, hit.compacted) == ("Money", "telegram", False)
+    assert "the ledger is balanced" in hit.snippet
+    assert len(hit.snippet) <= 210
+
+
+def test_rewound_messages_are_never_found(db: StateDatabase) -> None:
+    say(db, "a", "first")
+    second = say(db, "a", "ledger 数据库 part")
+    db.rewind_to_message("a", second)
+    for query in ("ledger", "数据", "led*", "part something"):
+        assert db.search(query).hits == []
+    assert db.search("edge", mode="substring").hits == []
+    db.restore_rewound("a", second)
+    assert ids(db.search("ledger")) == [second]
+
+
+def test_compacted_messages_are_found_once(db: StateDatabase) -> None:
+    old = say(db, "a", "ledger gone", timestamp=1.0)
+    say(db, "a", "ledger carried", timestamp=2.0)
+    carried = {"role": "user", "content": "ledger carried", "timestamp": 2.0}
+    summary = {"role": "user", "content": "a summary", "timestamp": 3.0}
+    with where_there_is(db, "compacted"):
+        copies = db.archive_and_compact("a", [summary, carried]).ids
+        found = db.search("ledger", per="message")
+        assert {(hit.message_id, hit.compacted) for hit in found.hits} == {
+            (old, True),
+            (copies[1], False),
+        }
+
+
+def test_a_hit_of_a_conversation_is_the_live_copy(db: StateDatabase) -> None:
+    carried = {"role": "user", "content": "ledger carried", "timestamp": 2.0}
+    say(db, "a", "ledger carried", timestamp=2.0)
+    with where_there_is(db, "compacted"):
+        (copy,) = db.archive_and_compact("a", [carried]).ids
+        (hit,) = db.search("ledger").hits
+        assert (hit.message_id, hit.compacted) == (copy, False)
+
+
+def test_deleted_messages_are_not_found(db: StateDatabase) -> None:
+    say(db, "a", "ledger")
+    kept = say(db, "b", "ledger")
+    db.delete_session("a")
+    assert found_by(db, "ledger") == {kept}
+
+
+def test_what_another_instance_committed_is_found_at_once(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    assert other.search("ledger").hits == []
+    first = say(db, "a", "ledger")
+    assert found_by(other, "ledger") == {first}
+    second = say(db, "a", "ledger again")
+    assert found_by(other, "ledger") == {first, second}
+
+
+def test_what_a_transaction_wrote_is_found_inside_and_gone_when_it_fails(
+    db: StateDatabase,
+) -> None:
+    say(db, "a", "something")
+
+    def fail() -> None:
+        with db.transaction():
+            say(db, "a", "ledger")
+            assert len(db.search("ledger").hits) == 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert db.search("ledger").hits == []
+    other = say(db, "a", "cashbook")
+    assert db.search("ledger").hits == []
+    assert found_by(db, "cashbook") == {other}
+
+
+def test_newer_and_shorter_messages_come_first(db: StateDatabase) -> None:
+    old = say(db, "a", "ledger", timestamp=1_000.0)
+    new = say(db, "b", "ledger", timestamp=1_000_000_000.0)
+    padded = say(db, "c", "ledger " + "padding words " * 400, timestamp=1_000_000_000.0)
+    assert ids(db.search("ledger")) in ([new, padded, old], [new, old, padded])
+
+
+@pytest.mark.parametrize("per", ["message", "conversation"])
+@pytest.mark.parametrize("mode", ["words", "substring"])
+def test_pages_hold_every_hit_once(db: StateDatabase, per: Any, mode: Any) -> None:
+    expected: list[Any] = []
+    for number in range(25):
+        messages = [{"role": "user", "content": f"ledger {number} {turn}"} for turn in range(4)]
+        added = db.append_messages(f"s{number}", messages, create={"source": "cli"}).ids
+        expected += list(added) if per == "message" else [f"s{number}"]
+    seen: list[Any] = []
+    cursor = None
+    for _ in range(100):
+        found = db.search("ledger", mode=mode, per=per, limit=7, cursor=cursor)
+        seen += [hit.message_id if per == "message" else hit.session_id for hit in found.hits]
+        cursor = found.next_cursor
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(expected)
+
+
+def test_what_comes_later_does_not_disturb_a_page(db: StateDatabase) -> None:
+    for number in range(10):
+        say(db, f"s{number}", "ledger")
+    first = db.search("ledger", limit=5)
+    say(db, "later", "ledger")
+    second = db.search("ledger", limit=10, cursor=first.next_cursor)
+    assert {hit.session_id for hit in [*first.hits, *second.hits]} == {
+        f"s{number}" for number in range(10)
+    }
+
+
+@pytest.mark.parametrize("change", [{"mode": "substring"}, {"per": "message"}, {"since": 1.0}])
+def test_a_cursor_of_another_search_is_invalid(db: StateDatabase, change: Any) -> None:
+    for number in range(3):
+        say(db, f"s{number}", "ledger")
+    cursor = db.search("ledger", limit=1).next_cursor
+    assert cursor is not None
+    with pytest.raises(InvalidInput, match="another"):
+        db.search("ledger", cursor=cursor, **change)
+    with pytest.raises(InvalidInput, match="another"):
+        db.search("other", cursor=cursor)
+    with pytest.raises(InvalidInput, match="malformed"):
+        db.search("ledger", cursor="nonsense")
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "fuzzy"}, {"per": "word"}, {"limit": 0}, {"status": "lost"}]
+)
+def test_an_unknown_option_is_invalid(db: StateDatabase, options: Any) -> None:
+    with pytest.raises(InvalidInput):
+        db.search("ledger", **options)
+
+
+def test_an_unknown_session_is_not_found(db: StateDatabase) -> None:
+    with pytest.raises(NotFound):
+        db.search("ledger", session="nobody")
+
+
+TYPED = st.text(max_size=60) | st.lists(
+    st.sampled_from(
+        ['"', "(", ")", "*", "AND", "OR", "NOT", "NEAR(", "col:", "a", "数据", "数", "🚀", "\x00",
+         "\ud800", "-", "_", ".", " ", "x" * 300, "'", "\\", "%", "^", "{", "é", "שלום", "\u202e"]
+    ),
+    max_size=12,
+).map("".join)  # fmt: skip
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(typed=TYPED)
+def test_nothing_that_can_be_typed_is_an_error(db: StateDatabase, typed: str) -> None:
+    if not db.message_count():
+        say(db, "one", "a 数据 🚀 x שלום")
+        say(db, "one", [{"type": "text", "text": "é 数据"}])
+    db.search(typed)
+    db.search(typed, mode="substring", per="message")
+
+
+PRINTED = st.characters(exclude_categories=["Cc", "Cs"])
+
+
+@settings(
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(text=st.text(PRINTED, min_size=1, max_size=80), multi=st.booleans(), data=st.data())
+def test_a_word_of_a_message_finds_it(
+    db: StateDatabase, text: str, multi: bool, data: st.DataObject
+) -> None:
+    words = [word for word in text.replace('"', " ").split() if any(map(str.isalnum, word))]
+    message_id = say(db, "one", [{"type": "text", "text": text}] if multi else text)
+    if words:
+        word = data.draw(st.sampled_from(words))
+        found = db.search(f'"{word}"', per="message", limit=100)
+        assert message_id in ids(found), found
+
+
+def strange_flags(strange: Callable[..., int], message_id: int) -> None:
+    strange("UPDATE messages SET active = 0 WHERE id = ?", message_id)
+
+
+def test_a_flag_that_a_stranger_flipped_counts_at_once(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    message_id = say(db, "one", "ledger")
+    assert found_by(db, "ledger") == {message_id}
+    strange_flags(strange, message_id)
+    assert db.search("ledger").hits == []

@@ -1,0 +1,459 @@
+"""Transactions and threads: all or nothing, one moment for a reader, and no write ever lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import (
+    InvalidInput,
+    NotFound,
+    Revision,
+    SessionError,
+    SessionFilter,
+    StateDatabase,
+    TitleTaken,
+)
+from tests.contract.engines import Engine, given_up, has_column
+
+Open = Callable[[], StateDatabase]
+WRITERS = 8
+EACH = 25
+
+
+def texts(db: StateDatabase, session_id: str = "s") -> list[Any]:
+    return [row["content"] for row in db.get_messages(session_id)]
+
+
+def together(*steps: Callable[[], Any]) -> list[Any]:
+    """Run the steps in a thread each, begun at one moment; return their results in order."""
+    barrier = threading.Barrier(len(steps))
+
+    def run(step: Callable[[], Any]) -> Any:
+        barrier.wait(10)
+        return step()
+
+    with ThreadPoolExecutor(len(steps)) as pool:
+        return [future.result(60) for future in [pool.submit(run, step) for step in steps]]
+
+
+# -- all or nothing --------------------------------------------------------------------------
+
+
+def test_a_transaction_is_seen_by_others_when_it_is_whole(
+    db: StateDatabase, other: StateDatabase, reopen: Open
+) -> None:
+    with db.transaction():
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "a")
+        assert texts(db) == ["a"]
+        assert other.get_session("s") is None
+    assert texts(other) == ["a"]
+    assert texts(reopen()) == ["a"]
+
+
+def test_an_error_undoes_all_of_a_transaction(db: StateDatabase, other: StateDatabase) -> None:
+    db.append_message("s", "user", "a", create={"source": "cli"})
+    before = (db.get_session("s"), db.revision("s"), db.list_sessions())
+    with given_up(db):
+        db.append_message("s", "user", "b")
+        db.rewind_to_message("s", db.get_messages("s")[0]["id"])
+        db.set_session_title("s", "Trip")
+        db.end_session("s", "x")
+        db.create_session("t", "cli")
+        db.set_meta("k", "v")
+    for instance in (db, other):
+        assert (
+            instance.get_session("s"),
+            instance.revision("s"),
+            instance.list_sessions(),
+        ) == before
+        assert (instance.get_session("t"), instance.get_meta("k")) == (None, None)
+
+
+def test_an_inner_transaction_is_undone_alone(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    with db.transaction():
+        db.append_message("s", "user", "a")
+        with given_up(db):
+            db.append_message("s", "user", "b")
+            with db.transaction():
+                db.append_message("s", "user", "c")
+        with db.transaction():
+            db.append_message("s", "user", "d")
+    assert texts(db) == ["a", "d"]
+
+
+def test_an_inner_transaction_goes_with_the_outer_one(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    with given_up(db), db.transaction():
+        db.append_message("s", "user", "a")
+    assert texts(db) == []
+
+
+def test_a_refused_change_inside_takes_nothing_with_it(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    db.create_session("t", "cli")
+    db.set_session_title("t", "Trip")
+    with db.transaction():
+        db.append_message("s", "user", "a")
+        with pytest.raises(NotFound):
+            db.append_message("nobody", "user", "x")
+        with pytest.raises(NotFound):
+            db.create_session("u", "cli", parent_session_id="nobody")
+        with pytest.raises(TitleTaken):
+            db.set_session_title("s", "Trip")
+        with pytest.raises(InvalidInput):
+            db.append_messages("s", [{"role": "user", "content": "x"}, {"role": "user", "no": 1}])
+        with pytest.raises(InvalidInput):
+            db.append_message("s", "user", "x", token_count=2**70)
+        db.append_message("s", "user", "b")
+    assert texts(db) == ["a", "b"]
+    row = db.get_session("s")
+    assert row is not None
+    assert row["message_count"] == 2
+
+
+def test_revisions_are_right_after_a_rollback(db: StateDatabase) -> None:
+    first = db.append_message("s", "user", "a", create={"source": "cli"}).after
+    with given_up(db):
+        assert db.append_message("s", "user", "b").before == first
+    with db.transaction():
+        assert db.revision("s") == first
+        with given_up(db):
+            db.append_messages("s", [{"role": "user", "content": "c"}] * 3)
+        assert db.append_message("s", "user", "d").before == first
+    assert db.revision("s") == Revision(first.last_id + 1, 2, 0, 0, None)
+
+
+def test_a_session_that_was_rolled_back_can_be_created(db: StateDatabase) -> None:
+    with given_up(db):
+        db.append_message("s", "user", "a", create={"source": "cli"})
+    with pytest.raises(NotFound):
+        db.append_message("s", "user", "a")
+    done = db.append_message("s", "user", "a", create={"source": "cli"})
+    assert done.before == Revision(0, 0, 0, 0, None)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, KeyError])
+def test_any_way_out_but_the_end_undoes_it(db: StateDatabase, error: type[BaseException]) -> None:
+    db.create_session("s", "cli")
+
+    def leave() -> None:
+        with db.transaction():
+            db.append_message("s", "user", "a")
+            raise error
+
+    with pytest.raises(error):
+        leave()
+    assert texts(db) == []
+    assert db.append_message("s", "user", "b").after.live == 1
+
+
+def test_what_the_caller_raises_inside_comes_out_as_it_is(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    for error in (ValueError("mine"), OverflowError("mine"), UnicodeError("mine")):
+        with pytest.raises(type(error), match="mine") as caught, db.transaction():
+            raise error
+        assert caught.value is error
+
+
+# -- threads ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_of_many_writers_to_one_session_nothing_is_lost(
+    db: StateDatabase, other: StateDatabase, instances: int
+) -> None:
+    db.create_session("s", "cli")
+    chains: list[list[Any]] = [[] for _ in range(WRITERS)]
+
+    def write(writer: int) -> None:
+        mine = (db, other)[writer % instances]
+        for turn in range(EACH):
+            calls = [{"id": f"{writer}.{turn}"}]
+            chains[writer].append(
+                mine.append_message("s", "user", f"{writer}.{turn}", tool_calls=calls)
+            )
+
+    together(*(lambda writer=writer: write(writer) for writer in range(WRITERS)))
+    total = WRITERS * EACH
+    assert sorted(texts(db)) == sorted(f"{w}.{t}" for w in range(WRITERS) for t in range(EACH))
+    row = db.get_session("s")
+    assert row is not None
+    assert (row["message_count"], row["tool_call_count"]) == (total, total)
+    appended = sorted((done for chain in chains for done in chain), key=int)
+    assert all(first.after == second.before for first, second in pairwise(appended))
+    assert appended[-1].after == db.revision("s") == other.revision("s")
+
+
+def test_writers_to_sessions_of_their_own_create_them_lazily(db: StateDatabase) -> None:
+    def write(writer: int) -> None:
+        for turn in range(EACH):
+            db.append_message(f"s{writer}", "user", str(turn), create={"source": "cli"})
+
+    together(*(lambda writer=writer: write(writer) for writer in range(WRITERS)))
+    for writer in range(WRITERS):
+        assert texts(db, f"s{writer}") == [str(turn) for turn in range(EACH)]
+    assert len(db.find_sessions(SessionFilter(ids=tuple(f"s{n}" for n in range(WRITERS))))) == 8
+
+
+def test_a_mistake_of_one_thread_takes_nothing_from_the_others(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    db.create_session("t", "cli")
+    db.set_session_title("t", "Trip")
+
+    def good(writer: int) -> None:
+        for turn in range(EACH):
+            db.append_message("s", "user", f"{writer}.{turn}")
+
+    def bad(verb: Callable[[], Any], error: type[SessionError]) -> None:
+        for _ in range(EACH):
+            with pytest.raises(error):
+                verb()
+
+    together(
+        *(lambda writer=writer: good(writer) for writer in range(4)),
+        lambda: bad(lambda: db.append_message("nobody", "user", "x"), NotFound),
+        lambda: bad(lambda: db.set_session_title("s", "Trip"), TitleTaken),
+        lambda: bad(lambda: db.append_message("s", "user", "x", bogus=1), InvalidInput),
+        lambda: bad(lambda: db.create_session("u", "cli", parent_session_id="no"), NotFound),
+    )
+    assert sorted(texts(db)) == sorted(f"{w}.{t}" for w in range(4) for t in range(EACH))
+    assert db.revision("s").live == 4 * EACH
+
+
+def test_only_one_of_many_may_have_a_title(db: StateDatabase, other: StateDatabase) -> None:
+    names = [f"s{number}" for number in range(WRITERS)]
+    for name in names:
+        db.create_session(name, "cli")
+
+    def claim(name: str, instance: StateDatabase) -> bool:
+        try:
+            return instance.set_session_title(name, "Trip")
+        except TitleTaken:
+            return False
+
+    won = together(
+        *(
+            lambda name=name, place=place: claim(name, (db, other)[place % 2])
+            for place, name in enumerate(names)
+        )
+    )
+    assert won.count(True) == 1
+    assert (db.get_session_by_title("Trip") or {})["id"] == names[won.index(True)]
+
+
+def test_an_expected_revision_is_met_by_one_of_many(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    expected = db.append_message("s", "user", "a", create={"source": "cli"}).after
+
+    def attempt(instance: StateDatabase) -> bool:
+        try:
+            instance.append_message("s", "user", "b", expect=expected)
+        except SessionError:
+            return False
+        return True
+
+    won = together(*(lambda n=n: attempt((db, other)[n % 2]) for n in range(WRITERS)))
+    assert won.count(True) == 1
+    assert texts(db) == ["a", "b"]
+
+
+def test_a_transaction_of_one_thread_is_not_that_of_another(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    written, looked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with given_up(db):
+            db.append_message("s", "user", "mine")
+            written.set()
+            assert looked.wait(10)
+
+    def look() -> list[Any]:
+        assert written.wait(10)
+        found = texts(db)
+        looked.set()
+        db.append_message("s", "user", "theirs")
+        return found
+
+    assert together(hold, look)[1] == []
+    assert texts(db) == ["theirs"]
+
+
+def test_a_reader_sees_one_moment(db: StateDatabase, other: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    done = threading.Event()
+
+    def write() -> None:
+        for _ in range(EACH):
+            with other.transaction():
+                other.append_message("s", "user", "x")
+                other.append_message("s", "user", "y")
+        done.set()
+
+    def read() -> None:
+        while not done.is_set():
+            assert len(db.get_messages("s")) % 2 == 0
+            assert db.revision("s").live % 2 == 0
+            assert db.list_sessions().items[0].messages % 2 == 0
+
+    together(write, read, read)
+
+
+# -- closing ---------------------------------------------------------------------------------
+
+
+def test_a_closed_database_says_so(db: StateDatabase) -> None:
+    db.append_message("s", "user", "x", create={"source": "cli"})
+    db.close()
+    db.close()
+    for verb in (
+        lambda: db.get_session("s"),
+        lambda: db.append_message("s", "user", "x"),
+        db.list_sessions,
+        lambda: db.kind,
+        lambda: db.transaction().__enter__(),
+    ):
+        with pytest.raises(InvalidInput, match="closed"):
+            verb()
+
+
+def test_a_database_is_not_closed_inside_its_own_transaction(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    with db.transaction():
+        db.append_message("s", "user", "x")
+        with pytest.raises(InvalidInput):
+            db.close()
+    assert texts(db) == ["x"]
+
+
+def test_what_was_acknowledged_before_a_close_is_there(db: StateDatabase, reopen: Open) -> None:
+    db.create_session("s", "cli")
+    acknowledged: list[int] = []
+    begun = threading.Event()
+
+    def write() -> None:
+        try:
+            while True:
+                acknowledged.append(db.append_message("s", "user", "x"))
+                begun.set()
+        except InvalidInput:
+            return
+
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(write) for _ in range(4)]
+        assert begun.wait(10)
+        again = reopen()
+        assert not wait(futures, 10).not_done
+    for future in futures:
+        future.result()
+    stored = [row["id"] for row in again.get_messages("s")]
+    assert stored == sorted(acknowledged)
+
+
+def test_a_database_that_was_never_used_closes(db: StateDatabase) -> None:
+    db.close()
+
+
+def test_instances_are_independent(db: StateDatabase, other: StateDatabase) -> None:
+    db.append_message("s", "user", "x", create={"source": "cli"})
+    assert texts(other) == ["x"]
+    db.close()
+    other.append_message("s", "user", "y")
+    assert texts(other) == ["x", "y"]
+
+
+FORK = """
+import os, sys
+from pathlib import Path
+from session_core import Unsupported
+from tests.contract.engines import ENGINES
+
+engine, home = ENGINES[sys.argv[1]], Path(sys.argv[2])
+db = engine(home)
+db.append_message("s", "user", "parent", create={"source": "cli"})
+child = os.fork()
+if child == 0:
+    for verb in (lambda: db.get_session("s"), lambda: db.append_message("s", "user", "child")):
+        try:
+            verb()
+        except Unsupported:
+            continue
+        os._exit(1)
+    db.close()
+    mine = engine(home)
+    mine.append_message("s", "user", "child")
+    mine.close()
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+db.append_message("s", "user", "parent again")
+print([row["content"] for row in db.get_messages("s")])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_may_not_use_what_was_opened_before_it(engine: Engine, home_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK, engine.name, str(home_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stderr, done.stdout) == ("", "['parent', 'child', 'parent again']\n")
+
+
+LEAVE = """
+import sys, threading
+from pathlib import Path
+from tests.contract.engines import ENGINES
+
+db = ENGINES[sys.argv[1]](Path(sys.argv[2]))
+db.append_message("s", "user", "kept", create={"source": "cli"})
+inside, never = threading.Event(), threading.Event()
+
+def hold():
+    with db.transaction():
+        db.append_message("s", "user", "never committed")
+        inside.set()
+        never.wait()
+
+threading.Thread(target=hold, daemon=True).start()
+inside.wait(10)
+"""
+
+
+def test_a_process_ends_though_a_daemon_thread_is_inside_a_transaction(
+    engine: Engine, home_path: Path, open_again: Open
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVE, engine.name, str(home_path)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert texts(open_again()) == ["kept"]
+
+
+def test_a_column_found_once_is_not_assumed_forever(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    db.create_session("s", "cli")
+    assert not has_column(db, "brand_new")
+    if db.kind == "hermes":
+        strange("ALTER TABLE messages ADD COLUMN brand_new TEXT")
+        message_id = db.append_message("s", "user", "x", brand_new="y")
+        assert dict(db.get_message(message_id) or {})["brand_new"] == "y"

@@ -1,0 +1,332 @@
+"""Windows on a session, the walk through its pages, and the form in which a model is sent it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from session_core import InvalidInput, NotFound, StateDatabase, Window
+from tests.contract.engines import where_there_is
+
+Ids = list[int]
+
+
+@pytest.fixture
+def ten(db: StateDatabase) -> Ids:
+    """The ids of ten messages of "s", by turns of user and assistant, another session between."""
+    ids = []
+    with db.transaction():
+        db.create_session("s", "cli")
+        db.create_session("t", "cli")
+        for number in range(10):
+            role = "assistant" if number % 2 else "user"
+            ids.append(int(db.append_message("s", role, str(number), timestamp=float(-number))))
+            db.append_message("t", "user", "elsewhere")
+    return ids
+
+
+def seen(window: Window) -> tuple[str, bool, bool]:
+    text = "".join(str(message["content"]) for message in window.messages)
+    return text, window.more_before, window.more_after
+
+
+def test_without_an_edge_a_window_has_the_newest(db: StateDatabase, ten: Ids) -> None:
+    assert seen(db.read_window("s", limit=3)) == ("789", True, False)
+    assert seen(db.read_window("s", limit=10)) == ("0123456789", False, False)
+    assert seen(db.read_window("s")) == ("0123456789", False, False)
+
+
+def test_a_window_of_an_empty_session_is_empty(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    assert db.read_window("s") == Window([], more_before=False, more_after=False)
+
+
+@pytest.mark.parametrize(
+    ("place", "limit", "expected"),
+    [
+        (9, 3, ("678", True, True)),
+        (3, 3, ("012", False, True)),
+        (3, 5, ("012", False, True)),
+        (0, 3, ("", False, True)),
+        (9, 9, ("012345678", False, True)),
+    ],
+)
+def test_before_excludes_its_edge(
+    db: StateDatabase, ten: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
+) -> None:
+    assert seen(db.read_window("s", before=ten[place], limit=limit)) == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "limit", "expected"),
+    [
+        (0, 3, ("123", True, True)),
+        (6, 3, ("789", True, False)),
+        (6, 5, ("789", True, False)),
+        (9, 3, ("", True, False)),
+        (0, 9, ("123456789", True, False)),
+    ],
+)
+def test_after_excludes_its_edge(
+    db: StateDatabase, ten: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
+) -> None:
+    assert seen(db.read_window("s", after=ten[place], limit=limit)) == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "limit", "expected"),
+    [
+        (5, 1, ("5", True, True)),
+        (5, 2, ("56", True, True)),
+        (5, 3, ("456", True, True)),
+        (5, 4, ("4567", True, True)),
+        (5, 10, ("0123456789", False, False)),
+        (5, 50, ("0123456789", False, False)),
+        (0, 4, ("0123", False, True)),
+        (1, 4, ("0123", False, True)),
+        (9, 4, ("6789", True, False)),
+        (8, 4, ("6789", True, False)),
+    ],
+)
+def test_around_has_its_center_and_both_sides(
+    db: StateDatabase, ten: Ids, place: int, limit: int, expected: tuple[str, bool, bool]
+) -> None:
+    assert seen(db.read_window("s", around=ten[place], limit=limit)) == expected
+
+
+def test_edges_need_not_be_messages_of_the_session(db: StateDatabase, ten: Ids) -> None:
+    between = ten[4] + 1
+    assert seen(db.read_window("s", before=between, limit=2)) == ("34", True, True)
+    assert seen(db.read_window("s", after=between, limit=2)) == ("56", True, True)
+    assert seen(db.read_window("s", before=10**15, limit=2)) == ("89", True, False)
+    assert seen(db.read_window("s", after=10**15)) == ("", True, False)
+    assert seen(db.read_window("s", after=0, limit=2)) == ("01", False, True)
+    assert seen(db.read_window("s", before=0)) == ("", False, True)
+    assert seen(db.read_window("s", after=-5, limit=2)) == ("01", False, True)
+
+
+def test_around_a_message_of_another_session_is_not_found(db: StateDatabase, ten: Ids) -> None:
+    for foreign in (ten[4] + 1, 10**15, 0, -1):
+        with pytest.raises(NotFound):
+            db.read_window("s", around=foreign)
+
+
+def test_an_unknown_session_has_no_window(db: StateDatabase, ten: Ids) -> None:
+    with pytest.raises(NotFound) as caught:
+        db.read_window("sx")
+    assert caught.value.nearest == ("s",)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"before": 1, "after": 1},
+        {"before": 1, "around": 1},
+        {"after": 1, "around": 1},
+        {"limit": 0},
+        {"limit": -1},
+        {"limit": 2**64},
+        {"view": "everything"},
+        {"before": 2**64},
+        {"after": -(2**64)},
+        {"around": 2**64},
+        {"roles": "user"},
+    ],
+)
+def test_a_window_that_makes_no_sense_is_invalid(
+    db: StateDatabase, ten: Ids, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput):
+        db.read_window("s", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("roles", "arguments", "expected"),
+    [
+        (["user"], {"limit": 2}, ("68", True, False)),
+        (["user"], {"limit": 5}, ("02468", False, False)),
+        (["assistant"], {"after": 4, "limit": 2}, ("57", True, True)),
+        (["assistant"], {"before": 1}, ("", False, True)),
+        (["user", "assistant"], {"limit": 2}, ("89", True, False)),
+        (["user"], {"around": 5, "limit": 3}, ("246", True, True)),
+        (["tool"], {}, ("", False, False)),
+        ([], {}, ("", False, False)),
+    ],
+)
+def test_a_window_may_be_of_some_roles(
+    db: StateDatabase,
+    ten: Ids,
+    roles: Sequence[str],
+    arguments: dict[str, int],
+    expected: tuple[str, bool, bool],
+) -> None:
+    places = {name: ten[place] for name, place in arguments.items() if name != "limit"}
+    options: dict[str, Any] = {**arguments, **places}
+    window = db.read_window("s", roles=roles, **options)
+    assert seen(window) == expected
+
+
+def test_a_rare_role_is_found_far_away(db: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    db.append_message("s", "system", "first")
+    db.append_messages("s", [{"role": "user", "content": "x"}] * 700)
+    assert seen(db.read_window("s", roles=["system"], limit=1)) == ("first", False, False)
+
+
+def test_rewound_messages_are_in_no_window(db: StateDatabase, ten: Ids) -> None:
+    db.rewind_to_message("s", ten[6])
+    assert seen(db.read_window("s", limit=3)) == ("345", True, False)
+    assert seen(db.read_window("s", view="full", limit=3)) == ("345", True, False)
+    assert seen(db.read_window("s", after=ten[5])) == ("", True, False)
+    assert seen(db.read_window("s", around=ten[7], limit=3)) == ("345", True, False)
+
+
+def test_a_full_view_merges_compacted_messages_in_order(db: StateDatabase, ten: Ids) -> None:
+    with where_there_is(db, "compacted"):
+        db.rewind_to_message("s", ten[8])
+        db.archive_and_compact("s", [{"role": "user", "content": "S"}])
+        db.restore_rewound("s", ten[8])
+        assert seen(db.read_window("s")) == ("89S", False, False)
+        assert seen(db.read_window("s", view="full")) == ("0123456789S", False, False)
+        assert seen(db.read_window("s", view="full", limit=4)) == ("789S", True, False)
+        middle = db.read_window("s", view="full", around=ten[7], limit=4)
+        assert seen(middle) == ("6789", True, True)
+        after = db.read_window("s", view="full", after=ten[5], limit=3)
+        assert seen(after) == ("678", True, True)
+        assert seen(db.read_window("s", before=ten[8])) == ("", False, True)
+        assert seen(db.read_window("s", around=ten[2], limit=3)) == ("89S", False, False)
+
+
+def walk(db: StateDatabase, limit: int, *, forward: bool, **arguments: Any) -> Ids:
+    """Read page after page from one end to the other, and return the ids in order."""
+    edge: dict[str, Any] = {"after": 0} if forward else {}
+    ids: Ids = []
+    while True:
+        window = db.read_window("s", limit=limit, **edge, **arguments)
+        page = [message["id"] for message in window.messages]
+        ids = ids + page if forward else page + ids
+        if not (window.more_after if forward else window.more_before):
+            return ids
+        assert page
+        edge = {"after": page[-1]} if forward else {"before": page[0]}
+
+
+@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("limit", [1, 3, 4, 10, 11])
+def test_a_walk_through_the_pages_is_complete(
+    db: StateDatabase, ten: Ids, limit: int, forward: bool
+) -> None:
+    assert walk(db, limit, forward=forward) == ten
+    users = walk(db, limit, forward=forward, roles=["user"])
+    assert users == ten[::2]
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_a_walk_is_complete_while_another_appends(
+    db: StateDatabase, other: StateDatabase, ten: Ids, forward: bool
+) -> None:
+    db.append_messages("s", [{"role": "user", "content": str(n)} for n in range(200)])
+    before = [message["id"] for message in db.get_messages("s")]
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            other.append_message("s", "user", "more")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        backwards = walk(db, 7, forward=False)
+        forwards: Ids = []
+        while len(forwards) < len(before):
+            edge = forwards[-1] if forwards else 0
+            page = db.read_window("s", after=edge, limit=7)
+            forwards += [message["id"] for message in page.messages]
+    finally:
+        stop.set()
+        writer.join()
+    walked = forwards if forward else backwards
+    assert walked == sorted(set(walked))
+    everything = [message["id"] for message in db.get_messages("s")]
+    assert walked == everything[: len(walked)]
+    assert set(before) <= set(walked)
+
+
+# -- as a conversation -----------------------------------------------------------------------
+
+
+def test_a_conversation_is_what_a_model_is_sent(db: StateDatabase) -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]
+    db.create_session("s", "cli")
+    db.append_message("s", "user", [{"type": "text", "text": "look"}], timestamp=1.0)
+    db.append_message(
+        "s",
+        "assistant",
+        "  ",
+        tool_calls=calls,
+        reasoning="because",
+        reasoning_details=[{"a": 1}],
+        finish_reason="tool_calls",
+        timestamp=2.0,
+    )
+    db.append_message("s", "tool", " kept ", tool_call_id="c1", tool_name="read", timestamp=3.0)
+    assert db.get_messages_as_conversation("s") == [
+        {"role": "user", "content": [{"type": "text", "text": "look"}], "timestamp": 1.0},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": calls,
+            "reasoning": "because",
+            "reasoning_details": [{"a": 1}],
+            "finish_reason": "tool_calls",
+            "timestamp": 2.0,
+        },
+        {
+            "role": "tool",
+            "content": " kept ",
+            "tool_call_id": "c1",
+            "tool_name": "read",
+            "timestamp": 3.0,
+        },
+    ]
+
+
+def texts(messages: list[dict[str, Any]]) -> list[Any]:
+    return [message["content"] for message in messages]
+
+
+def test_a_conversation_is_live_unless_all_is_asked_for(db: StateDatabase, ten: Ids) -> None:
+    db.rewind_to_message("s", ten[2])
+    assert texts(db.get_messages_as_conversation("s")) == ["0", "1"]
+    everything = db.get_messages_as_conversation("s", include_inactive=True)
+    assert texts(everything) == [str(number) for number in range(10)]
+
+
+def test_a_conversation_reaches_back_along_continuations_only(db: StateDatabase) -> None:
+    config = {"_branched_from": "s"}
+    db.append_message("s", "user", "one", create={"source": "cli"}, timestamp=1.0)
+    db.append_message("s", "assistant", "two", timestamp=2.0)
+    db.end_session("s", "compression")
+    later: dict[str, Any] = {"source": "cli", "parent_session_id": "s"}
+    db.append_message("t", "user", "summary", create=later, timestamp=3.0)
+    db.append_message("t", "assistant", "two", timestamp=2.0)
+    db.append_message("t", "user", "three", timestamp=4.0)
+    branch = {**later, "model_config": config}
+    db.append_message("b", "user", "aside", create=branch, timestamp=5.0)
+    told = db.get_messages_as_conversation("t", include_ancestors=True)
+    assert texts(told) == ["one", "two", "summary", "three"]
+    assert texts(db.get_messages_as_conversation("t")) == ["summary", "two", "three"]
+    assert texts(db.get_messages_as_conversation("b", include_ancestors=True)) == ["aside"]
+
+
+def test_a_broken_json_column_does_not_break_the_conversation(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    db.append_message("s", "assistant", "x", create={"source": "cli"})
+    strange("UPDATE messages SET tool_calls = '{', reasoning_details = 'nope'")
+    (message,) = db.get_messages_as_conversation("s")
+    assert (message["content"], message.get("tool_calls")) == ("x", None)
+    assert db.get_messages("s")[0]["content"] == "x"

@@ -1,0 +1,94 @@
+"""The processes in which mutations are made to fail, forked from one that has imported everything.
+
+A line on the input names a mutation and a home. The child is forked, its process id is told, and it
+waits for the next line, so that strace can be attached meanwhile. Then it opens, changes and closes
+the home and says what became of it: `ack` once the call has returned, `error` and the class where
+it raised one of our tree, `foreign` for any other, `end` when everything is closed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from session_core import driver
+from session_core.errors import SessionError
+from tests.faults.mutations import MUTATIONS, open_home
+
+_PR_SET_PTRACER = 0x59616D61
+_ANY = ctypes.c_ulong(-1)
+
+
+def serve() -> None:
+    """Run one child after another, until the input ends."""
+    for line in sys.stdin:
+        name, home = json.loads(line)
+        go_read, go_write = os.pipe()
+        out_read, out_write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(out_write, 1)
+            os.dup2(out_write, 2)
+            _run(name, home, go_read)
+        os.close(go_read)
+        os.close(out_write)
+        print(pid, flush=True)
+        sys.stdin.readline()
+        os.write(go_write, b"g")
+        os.close(go_write)
+        with os.fdopen(out_read, encoding="utf-8") as out:
+            lines = out.read().splitlines()
+        os.waitpid(pid, 0)
+        print(json.dumps(lines), flush=True)
+
+
+def _run(name: str, home: str, go: int) -> None:
+    # Where a process may be traced by its parents alone, strace is not one of them.
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANY, 0, 0, 0)
+    os.read(go, 1)
+    try:
+        act(name, home)
+    finally:
+        os._exit(0)
+
+
+def act(name: str, home: str) -> None:
+    """Open a home, change it, close it."""
+    opened = []
+
+    def change() -> None:
+        opened.append(open_home(Path(home)))
+        MUTATIONS[name].act(opened[0])
+
+    _attempt(change, "ack")
+    if opened:
+        _attempt(opened[0].close, "closed")
+    _say("end")
+
+
+def _attempt(step: Callable[[], object], word: str) -> None:
+    try:
+        step()
+    except SessionError as error:
+        _say(f"error {type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001 -- the one thing that must not happen
+        traceback.print_exc()
+        sys.stderr.flush()
+        _say(f"foreign {type(error).__name__}: {error}")
+    else:
+        _say(word)
+
+
+def _say(line: str) -> None:
+    os.write(1, f"> {line}\n".encode())
+
+
+if __name__ == "__main__":
+    driver.choose(cast("driver.Choice", sys.argv[1]))
+    serve()

@@ -1,0 +1,68 @@
+"""A program of ours beside a holder: it reads or writes, and then ends in one of the ways.
+
+It runs on the SQLite that is named, since the one of the holder is its own affair.
+
+`careless` is none of ours: it opens for writing and closes, as most programs do.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import cast
+
+from session_core import driver
+from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.handle import file_uri
+
+
+def main(home: Path, does: str, ends: str, library: driver.Choice) -> None:
+    """Do one thing, say so, wait to be told, and end."""
+    driver.choose(library)
+    path = home / "state.db"
+    if does == "careless":
+        connection = driver.connect(file_uri(path, "mode=rw"), busy_timeout_s=10)
+        connection.execute("SELECT count(*) FROM messages").fetchone()
+        connection.close()
+        print("done", flush=True)
+        return
+    db = SessionDB(path, read_only=does == "reads alone")
+    if does == "begins":
+        db.append_message("shared", "user", "hello", create={"source": "cli"})
+    db.get_messages("chat")
+    if does == "writes":
+        db.append_message("chat", "assistant", "written beside a holder")
+    if does == "fails to write":
+        try:
+            db.append_message("nobody", "user", "refused")
+        except LookupError:
+            db.get_messages("chat")
+    if does == "is stuck":
+        _stick(db)
+    if ends == "close":
+        db.close()
+    print("done", flush=True)
+    sys.stdin.readline()
+    if ends == "reopen":
+        db.close()
+        db = SessionDB(path)
+        db.message_count()
+
+
+def _stick(db: SessionDB) -> None:
+    """Leave a thread in the middle of a change that never ends."""
+    begun = threading.Event()
+
+    def hold() -> None:
+        with db.transaction():
+            db.append_message("chat", "user", "never committed")
+            begun.set()
+            threading.Event().wait()
+
+    threading.Thread(target=hold, daemon=True).start()
+    begun.wait()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], cast("driver.Choice", sys.argv[4]))

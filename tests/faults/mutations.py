@@ -1,0 +1,223 @@
+"""Every public method that changes a home, and a home on which it has something to do.
+
+`MUTATIONS` is what the sweep fails at every write; a test compares it with the public methods, so
+that a new one cannot be left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from session_core.state.sqlite import index, writer
+from session_core.state.sqlite.db import SessionDB
+
+NOW = 1_700_000_000.0
+"""The time at which everything happens, so that two runs store the same."""
+
+ROUTE = "agent:main:telegram:dm:42"
+ENTRY = '{"session_key": "agent:main:telegram:dm:42", "session_id": "chat"}'
+
+Act = Callable[[SessionDB], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One change: what is done to the home first, and then the change itself."""
+
+    name: str
+    act: Act
+    prepare: Act | None = None
+    kind: Literal["own", "hermes", "journal", "none"] = "own"
+    files: tuple[str, ...] = ("", *(f"state.db{end}" for end in ("", "-wal", "-shm", "-journal")))
+    """The files below the home whose calls are made to fail; the empty name is the home itself."""
+
+    @property
+    def method(self) -> str:
+        """The public method that is called: what is before the comma."""
+        return self.name.partition(",")[0]
+
+
+def open_home(home: Path) -> SessionDB:
+    """Open the database of a home, at the time of all tests."""
+    return SessionDB(home / "state.db", patience_s=2.0, clock=lambda: NOW)
+
+
+def _message(number: int, **columns: Any) -> dict[str, Any]:
+    return {"role": "user", "content": f"needle {number}", **columns}
+
+
+def _one(db: SessionDB) -> object:
+    return db.append_message("chat", "assistant", "needle one", finish_reason="stop")
+
+
+def _many(db: SessionDB) -> object:
+    return db.append_messages("chat", [_message(number) for number in range(5)])
+
+
+def _create(db: SessionDB) -> object:
+    return db.append_message("fresh", "user", "needle", create={"source": "cli"})
+
+
+def _compact(db: SessionDB) -> object:
+    return db.archive_and_compact("chat", [_message(1), _message(2, role="assistant")])
+
+
+def _replace(db: SessionDB) -> object:
+    return db.replace_messages("chat", [_message(number) for number in range(3)])
+
+
+def _chat(db: SessionDB) -> object:
+    """A gateway tells where a session belongs."""
+    return db.record_gateway_session_peer(
+        "chat", source="telegram", chat_id="42", chat_type="dm", session_key="agent:main:42"
+    )
+
+
+def _tokens(db: SessionDB) -> None:
+    db.update_token_counts("chat", model="some-model", input_tokens=10, output_tokens=5)
+
+
+def _fold_back(db: SessionDB) -> object:
+    """With the next change, fold the log back, as it is done after many rows."""
+    writer.CHECKPOINT_ROWS = 1
+    return db.append_message("chat", "user", "needle folded")
+
+
+def _together(db: SessionDB) -> None:
+    """Three threads share one commit, which is folded back; nothing is done twice."""
+    with ThreadPoolExecutor(3) as pool:
+        with db.transaction():
+            waiting = []
+            for number in range(3):
+                waiting.append(pool.submit(db.append_message, "chat", "user", f"needle {number}"))
+                _until_queued(db, number + 1)
+            writer.CHECKPOINT_ROWS = 1
+        for future in waiting:
+            future.result()
+
+
+def _until_queued(db: SessionDB, count: int) -> None:
+    pause = threading.Event()
+    for _ in range(4000):
+        if db._open.writer is not None and len(db._open.writer._queue) >= count:
+            return
+        pause.wait(0.001)
+    raise AssertionError("the threads do not queue up")
+
+
+def _behind(db: SessionDB) -> None:
+    """Rows that the search index has not heard of, as another program leaves them."""
+    db._write(
+        lambda handle: handle.run(
+            "INSERT INTO messages (session_id, role, content, timestamp)"
+            " SELECT 'done', 'user', 'needle that nobody told', 1 FROM messages LIMIT 4"
+        )
+    )
+
+
+def _catch_up(db: SessionDB) -> object:
+    """With the next append, bring the search index up to date, as it is done after many rows."""
+    index.LAG = 12
+    return db.append_message("chat", "user", "needle caught up")
+
+
+def _in_one(db: SessionDB) -> None:
+    with db.transaction():
+        db.append_message("chat", "user", "needle first")
+        db.end_session("chat", "cli_close")
+        db.set_meta("both", "or none")
+
+
+_ALL = (
+    Mutation("create_session", lambda db: db.create_session("new", "cli", model="some-model")),
+    Mutation("update_session", lambda db: db.update_session("chat", cwd="/srv/elsewhere")),
+    Mutation("append_message", _one),
+    Mutation("append_message, hermes", _one, kind="hermes"),
+    Mutation("append_message, creating", _create),
+    Mutation("append_message, creating, hermes", _create, kind="hermes"),
+    Mutation("append_message, first of a home", _create, kind="none"),
+    Mutation("append_message, checkpoint", _fold_back),
+    Mutation("append_message, checkpoint, hermes", _fold_back, kind="hermes"),
+    Mutation("append_message, index behind", _catch_up, prepare=_behind),
+    Mutation("append_message, together", _together),
+    Mutation("append_message, journal", _one, kind="journal"),
+    Mutation("append_messages", _many),
+    Mutation("append_messages, hermes", _many, kind="hermes"),
+    Mutation("end_session", lambda db: db.end_session("chat", "cli_close")),
+    Mutation("promote_to_session_reset", lambda db: db.promote_to_session_reset("chat")),
+    Mutation("reopen_session", lambda db: db.reopen_session("done")),
+    Mutation("set_session_title", lambda db: db.set_session_title("chat", "A title")),
+    Mutation("set_session_title, from an ancestor", lambda db: db.set_session_title("tip", "Trip")),
+    Mutation("set_auto_title_if_empty", lambda db: db.set_auto_title_if_empty("chat", "A title")),
+    Mutation("set_session_archived", lambda db: db.set_session_archived("tip", archived=True)),
+    Mutation("set_expiry_finalized", lambda db: db.set_expiry_finalized("chat")),
+    Mutation("record_gateway_session_peer", _chat),
+    Mutation("update_token_counts", _tokens),
+    Mutation(
+        "record_auxiliary_usage",
+        lambda db: db.record_auxiliary_usage("chat", "vision", model="eye", input_tokens=3),
+    ),
+    Mutation("rewind_to_message", lambda db: db.rewind_to_message("chat", _id(db, 5))),
+    Mutation(
+        "rewind_to_message, hermes",
+        lambda db: db.rewind_to_message("chat", _id(db, 5)),
+        kind="hermes",
+    ),
+    Mutation("restore_rewound", lambda db: db.restore_rewound("chat", _id(db, 1))),
+    Mutation("replace_messages", _replace),
+    Mutation("replace_messages, hermes", _replace, kind="hermes"),
+    Mutation("archive_and_compact", _compact),
+    Mutation("archive_and_compact, hermes", _compact, kind="hermes"),
+    Mutation("clear_messages", lambda db: db.clear_messages("chat")),
+    Mutation(
+        "finalize_orphaned_compression_sessions",
+        lambda db: db.finalize_orphaned_compression_sessions(),
+    ),
+    Mutation("prune_empty_ghost_sessions", lambda db: db.prune_empty_ghost_sessions()),
+    Mutation("delete_session", lambda db: db.delete_session("chat")),
+    Mutation("delete_session, hermes", lambda db: db.delete_session("chat"), kind="hermes"),
+    Mutation("delete_sessions", lambda db: db.delete_sessions(["chat", "done"])),
+    Mutation("recount_session", lambda db: db.recount_session("drifted")),
+    Mutation("set_meta", lambda db: db.set_meta("key", "value")),
+    Mutation("set_meta, first of a home", lambda db: db.set_meta("key", "value"), kind="none"),
+    Mutation(
+        "save_gateway_routing_entry",
+        lambda db: db.save_gateway_routing_entry(ROUTE, '{"moved": 1}', expect=ENTRY),
+    ),
+    Mutation(
+        "delete_gateway_routing_entries",
+        lambda db: db.delete_gateway_routing_entries({ROUTE: ENTRY}),
+    ),
+    Mutation("transaction", _in_one),
+    Mutation("transaction, hermes", _in_one, kind="hermes"),
+)
+
+MUTATIONS = {mutation.name: mutation for mutation in _ALL}
+
+READING = frozenset(
+    {
+        *("kind", "immutable", "close", "get_meta", "get_session", "resolve_session_id"),
+        *("model_usage", "revision", "get_session_title", "get_session_by_title"),
+        *("resolve_session_by_title", "get_next_title_in_lineage", "get_message"),
+        *("get_messages", "get_messages_as_conversation", "read_window", "message_count"),
+        *("has_platform_message_id", "link_kind", "get_compression_tip"),
+        *("sanitize_title",),
+        *("get_conversation_root", "get_compression_lineage", "children", "list_sessions"),
+        *("summarize", "find_sessions", "search", "drifted_sessions", "check_integrity"),
+        *("sizes", "changes", "wait_for_change", "has_routing", "get_gateway_routing_entry"),
+        *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
+        *("gateway_routing_scopes", "find_latest_session_for_peer"),
+    }
+)
+"""The public methods that change nothing."""
+
+
+def _id(db: SessionDB, nth: int) -> int:
+    """Return the id of the nth row of the conversation."""
+    rows = db.get_messages("chat", include_inactive=True)
+    return int(rows[nth - 1]["id"])

@@ -1,0 +1,90 @@
+"""Where a mutation is made to fail: which of its calls, and how."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+WRITING = ("write", "pwrite64", "ftruncate", "fallocate", "mkdir")
+"""The calls that need room."""
+
+CHANGING = (
+    *WRITING,
+    *("fsync", "fdatasync", "openat", "rename", "renameat", "renameat2", "unlink"),
+)
+"""The calls that change a folder or a file, or make a change durable."""
+
+DRAWN = 8
+"""How many points are drawn by chance, besides the first of every kind, and the ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a run, at a place in it: the `nth` of its kind in its thread, on a file."""
+
+    place: int
+    syscall: str
+    nth: int
+    file: str
+    seen: tuple[tuple[str, int], ...]
+    """How many calls of each kind there had been with this one."""
+
+    def __str__(self) -> str:
+        return f"{self.syscall} {self.nth} on {self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A way for a call to fail, once or from then on."""
+
+    name: str
+    how: str
+    fails: tuple[str, ...]
+    lasts: bool = False
+
+    def inject(self, at: Call) -> tuple[str, ...]:
+        """Return what strace is told."""
+        if not self.lasts:
+            return (f"{at.syscall}:{self.how}:when={at.nth}",)
+        seen = dict(at.seen)
+        seen[at.syscall] -= 1
+        return tuple(f"{call}:{self.how}:when={seen.get(call, 0) + 1}+" for call in self.fails)
+
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        Fault("kill", "signal=KILL", CHANGING),
+        Fault("error once", "error=EIO", CHANGING),
+        Fault("error for ever", "error=EIO", CHANGING, lasts=True),
+        Fault("disk full", "error=ENOSPC", WRITING, lasts=True),
+    )
+}
+
+
+def choose(calls: list[Call], fault: Fault, seed: str, *, every: bool = False) -> list[Call]:
+    """Return the points to try: all, or each kind once, both ends, and some drawn by the seed."""
+    able = [call for call in calls if call.syscall in fault.fails]
+    if every or not able:
+        return able
+    firsts = {(call.syscall, call.file): call for call in reversed(able)}
+    chosen = {*firsts.values(), able[0], able[-1]}
+    rest = [call for call in able if call not in chosen]
+    chosen.update(random.Random(seed).sample(rest, min(DRAWN, len(rest))))
+    return [call for call in able if call in chosen]
+
+
+@cache
+def commit() -> str:
+    """Return the commit that is tested, which seeds what is drawn; 0 where there is none."""
+    asked = subprocess.run(
+        ["git", "rev-parse", "HEAD"],  # noqa: S607 -- whichever git there is
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.strip() if asked.returncode == 0 else "0"

@@ -1,0 +1,100 @@
+"""What a home holds, as a whole, so that before and after can be told from anything else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from session_core import driver
+from session_core.state.sqlite.handle import file_uri
+
+NOTHING: dict[str, str] = {}
+
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'"
+_INDEXES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
+
+
+@contextmanager
+def connection(path: Path, mode: str = "ro") -> Iterator[driver.Connection]:
+    """A plain connection of nobody's making."""
+    opened = driver.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def dump(home: Path) -> dict[str, str]:
+    """Return a digest of each table by primary key; a search index is what it is made from."""
+    path = home / "state.db"
+    if not path.exists() or path.stat().st_size == 0:
+        return NOTHING
+    try:
+        with connection(path) as opened:
+            return {table: _digest(opened, table) for table in tables(opened)}
+    except driver.library().OperationalError:
+        # A journal that a kill left behind is taken back by whoever may write.
+        with connection(path, "rw") as opened:
+            return {table: _digest(opened, table) for table in tables(opened)}
+
+
+def rows(home: Path) -> int:
+    """Return how many rows there are in all tables."""
+    return sum(int(digest.partition(":")[0]) for digest in dump(home).values())
+
+
+def tables(opened: driver.Connection) -> list[str]:
+    """Return the tables of a home without its search indexes."""
+    indexes = tuple(name for (name,) in opened.execute(_INDEXES))
+    shadows = tuple(f"{name}_" for name in indexes)
+    names = sorted(name for (name,) in opened.execute(_TABLES))
+    return [name for name in names if name not in indexes and not name.startswith(shadows)]
+
+
+def searchable(home: Path, word: bytes) -> set[int]:
+    """Return the messages that a search for a word must find: neither rewound nor without it."""
+    with connection(home / "state.db") as opened:
+        rows = opened.execute(
+            "SELECT id FROM messages"
+            " WHERE instr(CAST(content AS BLOB), ?) AND (active OR compacted)",
+            (word,),
+        ).fetchall()
+    return {number for (number,) in rows}
+
+
+def damage(home: Path) -> list[str]:
+    """Return what the checks of SQLite find wrong, the search indexes included."""
+    path = home / "state.db"
+    if not path.exists():
+        return []
+    with connection(path, "rw") as opened:
+        found = [row for (row,) in opened.execute("PRAGMA quick_check") if row != "ok"]
+        for (name,) in opened.execute(_INDEXES).fetchall():
+            try:
+                check = f"INSERT INTO {name}({name}, rank) VALUES('integrity-check', 0)"
+                opened.execute(check)
+            except driver.library().Error as error:
+                found.append(f"{name}: {error}")
+    return found
+
+
+def _digest(opened: driver.Connection, table: str) -> str:
+    keys = opened.execute(
+        "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
+    ).fetchall()
+    order = ", ".join(f'"{key}"' for (key,) in keys) or "rowid"
+    found = opened.execute(f'SELECT * FROM "{table}" ORDER BY {order}').fetchall()  # noqa: S608 -- names that were read
+    if table == "state_meta":
+        found = [_without_identity(row) for row in found]
+    return (
+        f"{len(found)}:{hashlib.sha256(json.dumps(found, default=repr).encode()).hexdigest()[:16]}"
+    )
+
+
+def _without_identity(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Every home of our own is given an identity of its own at creation."""
+    return (row[0], "") if row[0] == "mcp_sessions_home" else row

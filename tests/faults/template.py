@@ -1,0 +1,108 @@
+"""The small home on which mutations are tried: a bit of everything, at most forty rows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from session_core import driver
+from tests.faults.mutations import ENTRY, NOW, ROUTE, Mutation, open_home
+from tests.homes import add_message, add_session, connect, hermes_database, own_database
+
+DAY_S = 86_400.0
+
+
+def build(home: Path, kind: str) -> None:
+    """Make a home of one of the kinds; nobody has it open afterwards."""
+    home.mkdir(parents=True)
+    if kind == "none":
+        return
+    path = home / "state.db"
+    if kind in ("hermes", "journal"):
+        hermes_database(path)
+    else:
+        own_database(path)
+    if kind == "empty":
+        return
+    with connect(path) as connection:
+        connection.execute("BEGIN")
+        _conversations(connection)
+        _leftovers(connection)
+        connection.execute("COMMIT")
+        if kind == "journal":
+            # So it is on a network disk, where a log cannot be shared.
+            connection.execute("PRAGMA journal_mode=DELETE")
+
+
+def prepare(home: Path, mutation: Mutation) -> None:
+    """Bring a home to the state before the mutation, with a log that is not folded back."""
+    if mutation.kind == "none":
+        return
+    with open_home(home) as db:
+        db.set_meta("prepared", mutation.name)
+        db.append_message("done", "assistant", "needle in the log")
+        if mutation.prepare is not None:
+            mutation.prepare(db)
+
+
+def copy(home: Path, to: Path) -> Path:
+    """Copy a home that nobody has open; what SQLite makes anew is left out."""
+    shutil.copytree(home, to, ignore=shutil.ignore_patterns("*-shm"))
+    return to
+
+
+def _conversations(connection: driver.Connection) -> None:
+    _session(connection, "root", title="Trip", ended_at=NOW - 50 * DAY_S, end_reason="compression")
+    _session(connection, "tip", parent_session_id="root", started_at=NOW - 50 * DAY_S)
+    _session(connection, "chat", model="some-model")
+    _session(connection, "helper", parent_session_id="chat", model_config=_marked("_delegate_from"))
+    _session(connection, "branch", parent_session_id="chat", model_config=_marked("_branched_from"))
+    _session(connection, "done", ended_at=NOW - DAY_S, end_reason="cli_close")
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    _say(connection, "root", "user", "needle of the root")
+    _say(connection, "tip", "user", "needle of the tip")
+    _say(connection, "chat", "user", "needle asked")
+    _say(connection, "chat", "assistant", "", tool_calls=[call])
+    _say(connection, "chat", "tool", "needle found", tool_call_id="call_1", tool_name="look")
+    _say(connection, "chat", "assistant", "the needle is 针在草堆里", reasoning="because")
+    _say(connection, "chat", "user", [{"type": "text", "text": "needle in parts"}])
+    _say(connection, "chat", "user", "needle taken back", active=0)
+    for session_id in ("helper", "branch", "done"):
+        _say(connection, session_id, "user", f"needle of {session_id}")
+    connection.execute("INSERT INTO gateway_routing VALUES ('', ?, ?, ?)", (ROUTE, ENTRY, NOW))
+    for session_id in ("chat", "helper"):
+        connection.execute(
+            "INSERT INTO session_model_usage (session_id, model, input_tokens) VALUES (?, ?, 7)",
+            (session_id, "some-model"),
+        )
+        connection.execute(
+            "INSERT INTO compression_locks VALUES (?, 'somebody', ?, ?)", (session_id, NOW, NOW)
+        )
+
+
+def _leftovers(connection: driver.Connection) -> None:
+    long_ago = NOW - 60 * DAY_S
+    _session(connection, "ghost", source="tui", started_at=long_ago, ended_at=long_ago)
+    _session(connection, "broken", ended_at=long_ago, end_reason="compression")
+    _session(connection, "orphan", parent_session_id="broken", started_at=long_ago)
+    _say(connection, "orphan", "user", "needle of the orphan")
+    _session(connection, "drifted")
+    _say(connection, "drifted", "user", "needle that was not counted")
+    connection.execute("UPDATE sessions SET message_count = 9 WHERE id = 'drifted'")
+
+
+def _session(connection: driver.Connection, session_id: str, **columns: Any) -> None:
+    row = {"started_at": NOW - 90 * DAY_S, **columns}
+    add_session(connection, session_id, **row)
+
+
+def _say(
+    connection: driver.Connection, session_id: str, role: str, content: Any, **columns: Any
+) -> None:
+    add_message(connection, session_id, role, content, timestamp=NOW - 30 * DAY_S, **columns)
+
+
+def _marked(name: str) -> str:
+    return json.dumps({name: "chat"})

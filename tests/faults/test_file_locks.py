@@ -1,0 +1,121 @@
+"""No reading call of ours drops a lock that another connection of the same process has."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import presence
+from session_core.models import SessionFilter
+from session_core.state.sqlite.db import SessionDB
+from tests.faults import state, template
+from tests.faults.mutations import READING, ROUTE
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the locks of a file"),
+]
+
+Locks = frozenset[tuple[str, ...]]
+
+CALLS: dict[str, Callable[[SessionDB], object]] = {
+    "kind": lambda db: db.kind,
+    "immutable": lambda db: db.immutable,
+    "get_meta": lambda db: db.get_meta("key"),
+    "get_session": lambda db: db.get_session("chat"),
+    "resolve_session_id": lambda db: db.resolve_session_id("cha"),
+    "model_usage": lambda db: db.model_usage("chat"),
+    "revision": lambda db: db.revision("chat"),
+    "get_session_title": lambda db: db.get_session_title("chat"),
+    "get_session_by_title": lambda db: db.get_session_by_title("Trip"),
+    "resolve_session_by_title": lambda db: db.resolve_session_by_title("Trip"),
+    "sanitize_title": lambda db: db.sanitize_title("Trip"),
+    "get_next_title_in_lineage": lambda db: db.get_next_title_in_lineage("Trip"),
+    "get_message": lambda db: db.get_message(1),
+    "get_messages": lambda db: db.get_messages("chat"),
+    "get_messages_as_conversation": lambda db: db.get_messages_as_conversation("chat"),
+    "read_window": lambda db: db.read_window("chat"),
+    "message_count": lambda db: db.message_count(),
+    "has_platform_message_id": lambda db: db.has_platform_message_id("chat", "7"),
+    "link_kind": lambda db: db.link_kind("tip"),
+    "get_compression_tip": lambda db: db.get_compression_tip("root"),
+    "get_conversation_root": lambda db: db.get_conversation_root("tip"),
+    "get_compression_lineage": lambda db: db.get_compression_lineage("tip"),
+    "children": lambda db: db.children("chat"),
+    "list_sessions": lambda db: db.list_sessions(),
+    "summarize": lambda db: db.summarize("chat"),
+    "find_sessions": lambda db: db.find_sessions(SessionFilter()),
+    "search": lambda db: db.search("needle"),
+    "drifted_sessions": lambda db: db.drifted_sessions(),
+    "check_integrity": lambda db: db.check_integrity(deep=True),
+    "sizes": lambda db: db.sizes(exact=True),
+    "changes": lambda db: db.changes(),
+    "wait_for_change": lambda db: db.wait_for_change(0.01),
+    "has_routing": lambda db: db.has_routing,
+    "get_gateway_routing_entry": lambda db: db.get_gateway_routing_entry(ROUTE),
+    "load_gateway_routing_entries": lambda db: db.load_gateway_routing_entries(),
+    "dump_gateway_routing_entries": lambda db: db.dump_gateway_routing_entries(),
+    "gateway_routing_scopes": lambda db: db.gateway_routing_scopes(),
+    "find_latest_session_for_peer": lambda db: db.find_latest_session_for_peer(source="telegram"),
+    "close": lambda db: db.close(),
+}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("kind", ["own", "hermes"])
+def test_the_locks_of_this_process_are_the_same_before_and_after_each_call(
+    tmp_path, kind, read_only
+):
+    home = tmp_path / "home"
+    template.build(home, kind)
+    path = home / "state.db"
+    with state.connection(path, "rw") as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        holder.execute("INSERT INTO state_meta VALUES ('uncommitted', '')")
+        expected = _locks(home)
+        assert expected
+        db = SessionDB(path, read_only=read_only)
+        for name, call in CALLS.items():
+            call(db)
+            assert (name, _locks(home, expected)) == (name, expected)
+        holder.execute("COMMIT")
+
+
+def test_asking_who_else_is_there_drops_no_lock(tmp_path):
+    home = tmp_path / "home"
+    template.build(home, "hermes")
+    with state.connection(home / "state.db", "rw") as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        expected = _locks(home)
+        presence.holders(home / "state.db")
+        assert _locks(home, expected) == expected
+
+
+def test_every_reading_call_is_tried():
+    assert set(CALLS) == READING
+
+
+def _locks(home: Path, expected: Locks = frozenset()) -> Locks:
+    """Return the locks of this process on the files of a home: kind, access, inode and range.
+
+    The list of the system is not of one moment, so that it is read again where it is not as
+    expected; a lock that was dropped does not come back.
+    """
+    files = {str(path.stat().st_ino) for path in home.iterdir()}
+    for _ in range(5):
+        found = frozenset(_listed(files))
+        if found == expected:
+            break
+    return found
+
+
+def _listed(files: set[str]) -> Iterator[tuple[str, ...]]:
+    for line in Path("/proc/locks").read_text().splitlines():
+        _, kind, _, access, pid, place, first, last = line.replace("-> ", "").split()[:8]
+        inode = place.rsplit(":", 1)[1]
+        if pid == str(os.getpid()) and inode in files:
+            yield kind, access, inode, first, last

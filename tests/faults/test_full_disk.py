@@ -1,0 +1,111 @@
+"""No room: the change is refused as a whole, what was there stays, and with room it goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from session_core.errors import StorageFull
+from tests.faults import state, template
+from tests.faults.mutations import open_home
+from tests.faults.process import Process
+
+pytestmark = pytest.mark.faults
+
+KINDS = ("own", "hermes")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_database_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
+    home = tmp_path / "home"
+    template.build(home, kind)
+    with open_home(home) as db:
+        db.set_meta("opened", "yes")
+        _grow_at_most(db, pages=2)
+        before = state.dump(home)
+        with pytest.raises(StorageFull, match="free some space"):
+            db.append_message("chat", "user", "needle " * 40_000)
+        assert state.dump(home) == before
+
+        _grow_at_most(db, pages=100_000)
+
+        assert db.append_message("chat", "user", "needle " * 40_000)
+    assert state.damage(home) == []
+
+
+def test_a_change_that_does_not_fit_takes_nothing_from_those_that_do(tmp_path):
+    home = tmp_path / "home"
+    template.build(home, "own")
+    with open_home(home) as db, ThreadPoolExecutor(5) as pool:
+        db.set_meta("opened", "yes")
+        _grow_at_most(db, pages=20)
+        with db.transaction():
+            texts = ["small", "also small", "needle " * 40_000, "small too", "the last"]
+            waiting = []
+            for number, text in enumerate(texts):
+                waiting.append(pool.submit(db.append_message, "chat", "user", text))
+                _until_queued(db, number + 1)
+        outcomes = [type(future.exception(timeout=20)) for future in waiting]
+        stored = [row["content"] for row in db.get_messages("chat")][-4:]
+    assert outcomes == [type(None), type(None), StorageFull, type(None), type(None)]
+    assert sorted(stored) == sorted(text for text in texts if len(text) < 100)
+
+
+@pytest.mark.parametrize("kind", ["none", *KINDS])
+def test_a_file_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
+    home = tmp_path / "home"
+    template.build(home, kind)
+    with Process("filler", home, "limit") as filler:
+        _check(home, filler)
+
+
+@pytest.mark.parametrize("kind", ["none", *KINDS])
+def test_a_full_disk_refuses_and_goes_on_with_room(tmp_path, kind):
+    built = tmp_path / "built"
+    template.build(built, kind)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(disk)]
+    if subprocess.run(mount, check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("a small disk cannot be mounted here; a limit on the file stands for it")
+    try:
+        home = Path(shutil.copytree(built, disk / "home"))
+        with Process("filler", home, "disk") as filler:
+            _check(home, filler)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)  # noqa: S607 -- the one of the system
+
+
+def _check(home: Path, filler: Process) -> None:
+    told = json.loads(filler.hear())
+    again = int(filler.hear())
+    filler.end()
+    assert set(told["failures"]) <= {"StorageFull", "StorageError"}
+    assert told["seen"] == told["acknowledged"]
+    assert len(told["acknowledged"]) > 3
+    with state.connection(home / "state.db") as reader:
+        rows = reader.execute("SELECT id FROM messages WHERE session_id = 'filled' ORDER BY id")
+        assert [number for (number,) in rows] == [*told["acknowledged"], again]
+    assert state.damage(home) == []
+
+
+def _grow_at_most(db, *, pages: int) -> None:
+    """Let the database grow by so many pages; the limit is one of the connection."""
+    with db._open.writer.alone() as handle:
+        now = handle.value("PRAGMA page_count")
+        handle.value(f"PRAGMA max_page_count={now + pages}")
+
+
+def _until_queued(db, count: int) -> None:
+    pause = threading.Event()
+    for _ in range(2000):
+        if len(db._open.writer._queue) >= count:
+            return
+        pause.wait(0.005)
+    raise AssertionError("the threads do not queue up")

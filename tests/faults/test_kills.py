@@ -1,0 +1,85 @@
+"""What was acknowledged before a `kill -9` is there afterwards, whole, and counted right."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import state, template
+from tests.faults.points import commit
+from tests.faults.process import Process
+
+pytestmark = pytest.mark.faults
+
+CYCLES = 75
+"""Of each of four kinds: 300 in all."""
+
+_COUNTERS = """
+    SELECT s.id FROM sessions s
+    WHERE s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id)
+       OR s.tool_call_count <> (
+           SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.tool_calls IS NOT NULL)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("kind", ["none", "hermes"])
+def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path, kind, threads):
+    home = tmp_path / "home"
+    template.build(home, kind)
+    path = home / "state.db"
+    if kind == "hermes":
+        _forget_drift(path)
+    chance = random.Random(f"{commit()} {kind} {threads}")
+    acknowledged: set[int] = set()
+    with Process("appender") as appender:
+        for _ in range(CYCLES):
+            # Some die while they open the home, most while they write.
+            writing = chance.random() < 0.7
+            lives_s = chance.uniform(0.001, 0.02)
+            acknowledged |= _cycle(appender, path, threads, lives_s, writing=writing)
+            _check(home, acknowledged)
+    assert len(acknowledged) > CYCLES
+    assert state.damage(home) == []
+
+
+def _cycle(
+    appender: Process, path: Path, threads: int, lives_s: float, *, writing: bool
+) -> set[int]:
+    """Let a child append for a moment, kill it, and return what it acknowledged."""
+    appender.tell(json.dumps([str(path), threads]))
+    pid = int(appender.hear())
+    seen = f"{appender.hear()}\n".encode() if writing else b""
+    deadline = time.monotonic() + lives_s
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([appender.out], [], [], left)[0]:
+            seen += os.read(appender.out, 1 << 16)
+    os.kill(pid, signal.SIGKILL)
+    while not seen.endswith(b"dead\n"):
+        seen += os.read(appender.out, 1 << 16)
+    return {int(line) for line in seen.split(b"\n")[:-2]}
+
+
+def _check(home: Path, acknowledged: set[int]) -> None:
+    path = home / "state.db"
+    if state.dump(home) == state.NOTHING:
+        assert not acknowledged
+        return
+    with state.connection(path) as reader:
+        assert reader.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+        found = {number for (number,) in reader.execute("SELECT id FROM messages")}
+        assert acknowledged <= found
+        assert reader.execute(_COUNTERS).fetchall() == []
+
+
+def _forget_drift(path: Path) -> None:
+    with state.connection(path, "rw") as opened:
+        opened.execute("DELETE FROM messages")
+        opened.execute("UPDATE sessions SET message_count = 0, tool_call_count = 0")

@@ -1,0 +1,108 @@
+"""Beside a program that has lost its locks, nothing of ours unlinks its log or loses a commit."""
+
+from __future__ import annotations
+
+import signal
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.faults import state, template
+from tests.faults.process import Process
+
+pytestmark = pytest.mark.faults
+
+BUNDLED = find_spec("pysqlite3") is not None
+
+DROPPED = {
+    "whole": (),
+    "none on the database": ("state.db",),
+    "none on the index": ("state.db-shm",),
+    "none at all": ("state.db", "state.db-shm"),
+}
+DOES = ("reads", "reads alone", "writes", "fails to write")
+ENDS = [
+    *(("standard", how) for how in ("close", "return", "reopen", "SIGTERM", "SIGKILL")),
+    # A process that is killed runs no SQLite at its end, so that the library makes no difference.
+    *(("bundled", how) for how in ("close", "return") if BUNDLED),
+]
+
+
+@pytest.fixture
+def hermes(tmp_path: Path) -> Path:
+    home = tmp_path / "hermes"
+    template.build(home, "hermes")
+    return home
+
+
+@pytest.mark.parametrize(("library", "ends"), ENDS)
+@pytest.mark.parametrize("does", DOES)
+@pytest.mark.parametrize("locks", DROPPED)
+def test_nothing_of_ours_loses_a_commit_of_a_holder(hermes, locks, does, ends, library):
+    with Process("holder", hermes / "state.db") as holder:
+        log, count = _start(holder, hermes, DROPPED[locks])
+
+        with Process("client", hermes, does, ends, library) as client:
+            assert client.hear() == "done"
+            assert _ended(client, ends) == 0
+
+        expected = count + 2 if does == "writes" else count + 1
+        assert (hermes / "state.db-wal").stat().st_ino == log
+        assert int(holder.ask("commit")) == expected
+        assert _fresh_count(hermes) == expected
+    assert _fresh_count(hermes) == expected
+    assert state.damage(hermes) == []
+
+
+@pytest.mark.parametrize("locks", DROPPED)
+def test_a_process_that_ends_with_a_thread_in_a_transaction_loses_nothing_and_does_not_wait(
+    hermes, locks
+):
+    with Process("holder", hermes / "state.db") as holder:
+        log, count = _start(holder, hermes, DROPPED[locks])
+
+        with Process("client", hermes, "is stuck", "return", "standard") as client:
+            assert client.hear() == "done"
+            began_at = time.monotonic()
+            assert _ended(client, "return") == 0
+            assert time.monotonic() - began_at < 10
+
+        assert (hermes / "state.db-wal").stat().st_ino == log
+        assert int(holder.ask("commit")) == count + 1
+        assert _fresh_count(hermes) == count + 1
+    assert state.damage(hermes) == []
+
+
+def test_a_careless_writer_does_unlink_the_log_of_such_a_holder(hermes):
+    with Process("holder", hermes / "state.db") as holder:
+        _start(holder, hermes, DROPPED["none at all"])
+
+        with Process("client", hermes, "careless", "close", "standard") as client:
+            client.hear()
+            client.end()
+
+        assert not (hermes / "state.db-wal").exists()
+
+
+def _start(holder: Process, home: Path, dropped: tuple[str, ...]) -> tuple[int, int]:
+    assert holder.hear() == "ready"
+    for name in dropped:
+        holder.ask(f"drop {name}")
+    return (home / "state.db-wal").stat().st_ino, int(holder.ask("count"))
+
+
+def _ended(client: Process, how: str) -> int:
+    """End a client; return 0 if it went as it was told to."""
+    if not how.startswith("SIG"):
+        client.tell()
+        return client.end()
+    number = signal.Signals[how]
+    return client.end(number) + number
+
+
+def _fresh_count(home: Path) -> int:
+    with state.connection(home / "state.db") as reader:
+        (count,) = reader.execute("SELECT count(*) FROM messages").fetchone()
+    return count

@@ -1,0 +1,149 @@
+"""What may not be read or written is refused in our own words, and nothing is changed or made.
+
+The tests run as root in CI, so the one who is refused is another user, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.faults import template
+from tests.faults.mutations import open_home
+from tests.faults.process import Process
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
+]
+
+READ = 5
+"""The live messages of the conversation of the template."""
+
+
+@pytest.fixture
+def shared():
+    """A folder that everybody may pass through; those of pytest are its user's alone."""
+    path = Path(tempfile.mkdtemp(prefix="faults_"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(params=["own", "hermes"])
+def home(request, shared):
+    path = shared / "home"
+    template.build(path, request.param)
+    path.chmod(0o755)
+    (path / "state.db").chmod(0o644)
+    return path
+
+
+def test_a_file_that_may_not_be_read_is_denied(home):
+    (home / "state.db").chmod(0o600)
+    came_to = _unchanged(home, "nobody")
+    assert _denied(came_to["read"])
+    assert _denied(came_to["write"])
+    assert came_to["close"] is None
+
+
+def test_a_folder_that_may_not_be_entered_is_denied_and_not_taken_for_empty(home):
+    home.chmod(0o700)
+    came_to = _unchanged(home, "nobody")
+    assert _denied(came_to["read"])
+    assert _denied(came_to["write"])
+
+
+def test_a_file_that_may_not_be_written_is_read_beside_its_owner_and_denied_to_writers(home):
+    with open_home(home) as db:
+        db.set_meta("opened", "yes")
+        db.get_messages("chat")
+        for end in ("-wal", "-shm"):
+            Path(f"{home / 'state.db'}{end}").chmod(0o644)
+        came_to = _unchanged(home, "nobody")
+    assert came_to["read"] == came_to["read again"] == READ
+    assert came_to["immutable"] is False
+    assert _denied(came_to["write"])
+    assert came_to["close"] is None
+
+
+def test_a_folder_that_may_not_be_written_is_denied_when_nobody_has_the_file_open(home):
+    came_to = _unchanged(home, "nobody")
+    assert _denied(came_to["read"])
+    assert _denied(came_to["write"])
+
+
+def test_a_folder_that_may_not_be_written_gets_no_home(shared):
+    path = shared / "folder"
+    path.mkdir(mode=0o755)
+    came_to = _unchanged(path, "nobody")
+    assert came_to["read"] == 0
+    assert _denied(came_to["write"])
+
+
+@pytest.mark.parametrize("who", ["nobody", "root"])
+def test_a_mount_that_nobody_can_write_is_read_as_one_that_cannot_change(home, who):
+    came_to = _unchanged(home, who, mounted=True)
+    assert came_to["read"] == came_to["read again"] == READ
+    assert came_to["immutable"] is True
+    assert _denied(came_to["write"])
+    assert came_to["close"] is None
+
+
+@pytest.mark.parametrize("who", ["nobody", "root"])
+def test_a_log_on_a_mount_that_nobody_can_write_is_denied_rather_than_left_out(home, who):
+    with open_home(home) as db:
+        db.append_message("chat", "user", "in the log alone")
+    assert (home / "state.db-wal").stat().st_size > 0
+    (home / "state.db-shm").unlink(missing_ok=True)
+    came_to = _unchanged(home, who, mounted=True)
+    assert _denied(came_to["read"])
+    assert _denied(came_to["write"])
+
+
+def _unchanged(home: Path, who: str, *, mounted: bool = False) -> dict[str, object]:
+    """Try a home as somebody; nothing may be changed or made. Return what it came to."""
+    before = _bytes(home)
+    with Process(
+        "guest", home / "state.db", who, before=_on_a_mount(home) if mounted else ()
+    ) as one:
+        came_to = json.loads(one.hear())
+        one.end()
+    assert _bytes(home) == before
+    return came_to
+
+
+def _on_a_mount(home: Path) -> list[str]:
+    """Return what runs a program where the home cannot be written, or fail saying why not."""
+    script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    command = ["unshare", "-m", "sh", "-c", script, str(home)]
+    if subprocess.run([*command, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.fail("a read-only mount cannot be made; run the fault tests as root")
+    return command
+
+
+def _bytes(home: Path) -> dict[str, str]:
+    """Return a digest of every file, and of no database that this process has open."""
+    digests = {}
+    for path in sorted(home.iterdir()):
+        if path.name.endswith("-shm"):
+            continue
+        digests[path.name] = _digest(path)
+    return digests
+
+
+def _digest(path: Path) -> str:
+    """Return what a file holds, read by another process: ours may have locks on it."""
+    read = subprocess.run(["cat", str(path)], check=True, capture_output=True)  # noqa: S607
+    return hashlib.sha256(read.stdout).hexdigest()
+
+
+def _denied(outcome: object) -> bool:
+    return isinstance(outcome, list) and outcome[0] == "Denied" and os.sep in outcome[1]

@@ -1,0 +1,87 @@
+"""A fault at every write of every mutation: the state before or the one after, and nothing else."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from session_core.errors import StorageError
+from session_core.state.contract import StateDatabase
+from session_core.state.sqlite.db import SessionDB
+from tests.faults import state, template
+from tests.faults.mutations import MUTATIONS, READING
+from tests.faults.points import FAULTS
+from tests.faults.strace import Lab
+from tests.faults.sweep import Sweep
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(scope="module")
+def labs():
+    with Sweep() as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_fault_leaves_the_state_before_or_after(labs, tmp_path, name):
+    outcomes = labs.run(MUTATIONS[name], tmp_path)
+    assert [problem for outcome in outcomes for problem in outcome.problems] == []
+    assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
+
+
+@pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it has no wheel here")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "append_message",
+        "append_message, together",
+        "append_message, first of a home",
+        # The search index of such a home was written by the other library.
+        "rewind_to_message, hermes",
+        "archive_and_compact, hermes",
+        "delete_session, hermes",
+    ],
+)
+def test_a_fault_of_the_bundled_sqlite_leaves_the_state_before_or_after(tmp_path, name):
+    with Sweep("bundled") as running:
+        outcomes = running.run(MUTATIONS[name], tmp_path)
+    assert [problem for outcome in outcomes for problem in outcome.problems] == []
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_the_home_before_a_mutation_is_small(tmp_path, name):
+    template.build(tmp_path / "home", MUTATIONS[name].kind)
+    template.prepare(tmp_path / "home", MUTATIONS[name])
+    assert state.rows(tmp_path / "home") <= 40
+
+
+@pytest.mark.parametrize("engine", [StateDatabase, SessionDB])
+def test_every_public_method_that_changes_anything_is_swept(engine):
+    public = {name for name in dir(engine) if not name.startswith("_")}
+    swept = {mutation.method for mutation in MUTATIONS.values()}
+    assert public - READING - swept == set()
+
+
+def test_nothing_is_swept_that_is_not_there():
+    swept = {mutation.method for mutation in MUTATIONS.values()}
+    assert [name for name in swept | READING if not hasattr(SessionDB, name)] == []
+    assert swept & READING == set()
+
+
+def test_a_home_left_in_the_middle_of_a_change_is_taken_back_by_the_next_writer(tmp_path):
+    home = tmp_path / "home"
+    template.build(home, "journal")
+    with Lab() as lab:
+        mutation = MUTATIONS["append_message, journal"]
+        kill = ("unlink:signal=KILL:when=1",)
+        assert lab.run(mutation, home, inject=kill, log=tmp_path / "log").killed
+    with (
+        SessionDB(home / "state.db", read_only=True) as db,
+        pytest.raises(StorageError, match="in the middle of a change"),
+    ):
+        db.get_messages("chat")
+    with SessionDB(home / "state.db") as db:
+        db.set_meta("key", "value")
+        assert len(db.get_messages("chat")) == 5

@@ -1,0 +1,249 @@
+"""Threads, interrupts, forks and closes in the middle: no wait without end, nothing done twice."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from session_core import driver
+from session_core.errors import InvalidInput, SessionError, StorageError, Unsupported
+from session_core.state.sqlite.db import SessionDB
+from tests.faults import state, template
+from tests.faults.process import Process
+
+pytestmark = pytest.mark.faults
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    template.build(path, "own")
+    return path
+
+
+@pytest.fixture
+def db(home: Path) -> Iterator[SessionDB]:
+    with SessionDB(home / "state.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as threads:
+        yield threads
+
+
+def test_a_first_write_is_read_by_those_who_have_read_before(tmp_path):
+    with SessionDB(tmp_path / "new" / "state.db") as db:
+        assert db.get_messages("chat") == []
+
+        db.append_message("chat", "user", "hello", create={"source": "cli"})
+
+        assert [row["content"] for row in db.get_messages("chat")] == ["hello"]
+
+
+def test_a_file_in_the_place_of_the_one_that_is_open_is_read_and_not_missed_by_writes(home):
+    with SessionDB(home / "state.db") as db, SessionDB(home / "other.db") as other:
+        db.set_meta("whose", "the old one")
+        assert db.get_meta("whose") == "the old one"
+        other.set_meta("whose", "the new one")
+        for end in ("", "-wal", "-shm"):
+            (home / f"other.db{end}").replace(home / f"state.db{end}")
+
+        assert db.get_meta("whose") == "the new one"
+        with pytest.raises(StorageError, match="open it again"):
+            db.set_meta("lost", "in a file without a name")
+
+
+def test_a_file_that_is_gone_is_not_taken_for_an_empty_home(db, home):
+    assert db.get_messages("chat")
+    (home / "state.db").unlink()
+    with pytest.raises(StorageError, match="is gone"):
+        db.get_messages("chat")
+
+
+def test_a_caller_that_is_interrupted_while_it_waits_stops_nobody_else(db, pool):
+    with _held(db, pool):
+        main = threading.get_ident()
+        pool.submit(_when_queued, db, 1, lambda: signal.pthread_kill(main, signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            db.set_meta("interrupted", "yes")
+    assert db.get_meta("interrupted") is None
+
+    pool.submit(db.set_meta, "next", "yes").result(timeout=WAIT_S)
+
+    assert db.get_meta("next") == "yes"
+
+
+def test_an_interrupted_step_is_rolled_back_and_the_next_one_works(db):
+    def interrupted(handle) -> None:
+        handle.run("DELETE FROM messages")
+        raise KeyboardInterrupt
+
+    before = len(db.get_messages("chat"))
+    with pytest.raises(KeyboardInterrupt):
+        db._write(interrupted)
+
+    assert len(db.get_messages("chat")) == before
+    db.set_meta("next", "yes")
+
+
+def test_those_who_shared_a_commit_with_an_interrupted_one_are_told(db, pool):
+    def interrupted(_handle) -> None:
+        raise KeyboardInterrupt
+
+    with _held(db, pool):
+        first = pool.submit(db._write, interrupted)
+        _until_queued(db, 1)
+        second = pool.submit(db.set_meta, "second", "yes")
+        _until_queued(db, 2)
+    assert isinstance(first.exception(timeout=WAIT_S), KeyboardInterrupt)
+    assert isinstance(second.exception(timeout=WAIT_S), StorageError)
+    assert db.get_meta("second") is None
+    db.set_meta("next", "yes")
+
+
+def test_an_error_between_begin_and_the_step_leaves_no_transaction_open(db, monkeypatch):
+    db.set_meta("opened", "yes")
+    handle = db._open.writer._handle
+
+    def broken() -> None:
+        raise driver.library().OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(handle, "look_again", broken)
+        with pytest.raises(StorageError):
+            db.set_meta("refused", "yes")
+    db.set_meta("next", "yes")
+    assert (db.get_meta("refused"), db.get_meta("next")) == (None, "yes")
+
+
+def test_closing_waits_for_the_write_that_is_under_way_and_refuses_later_ones(home, pool):
+    db = SessionDB(home / "state.db")
+    with _held(db, pool):
+        waiting = pool.submit(db.set_meta, "queued before", "yes")
+        _until_queued(db, 1)
+        closing = pool.submit(db.close)
+        _until_queued(db, 2)
+    closing.result(timeout=WAIT_S)
+    assert waiting.result(timeout=WAIT_S) is None
+    with pytest.raises(InvalidInput, match="closed"):
+        db.set_meta("later", "yes")
+    with SessionDB(home / "state.db", read_only=True) as reader:
+        assert reader.get_meta("queued before") == "yes"
+
+
+def test_a_write_that_slips_in_behind_the_close_opens_no_connection_without_a_guard(home):
+    db = SessionDB(home / "state.db")
+    db.set_meta("opened", "yes")
+    writer = db._open.writer
+    db.close()
+    with pytest.raises(InvalidInput, match="closed"):
+        writer.run(lambda handle: handle.value("SELECT 1"))
+    assert writer._handle is None
+
+
+def test_threads_that_write_while_it_is_closed_get_their_answer_or_an_error(home, pool):
+    db = SessionDB(home / "state.db")
+    started = threading.Barrier(5)
+    futures = [pool.submit(_append_until_closed, db, started) for _ in range(4)]
+    started.wait(WAIT_S)
+    while not any(_count(home)):
+        pass
+    db.close()
+    acknowledged = {number for future in futures for number in future.result(timeout=WAIT_S)}
+    with state.connection(home / "state.db") as reader:
+        rows = reader.execute("SELECT id FROM messages WHERE content = 'until closed'")
+        assert {number for (number,) in rows} == acknowledged
+
+
+def test_a_database_is_not_closed_inside_its_own_transaction(db):
+    with db.transaction():
+        db.set_meta("inside", "yes")
+        with pytest.raises(InvalidInput, match="transaction"):
+            db.close()
+    assert db.get_meta("inside") == "yes"
+
+
+def test_a_step_that_calls_a_public_method_goes_on_in_its_own_transaction(db):
+    def step(_handle) -> list[str | None]:
+        db.set_meta("nested", "yes")
+        return [db.get_meta("nested")]
+
+    assert db._write(step) == ["yes"]
+
+
+def test_a_child_of_a_fork_neither_uses_nor_closes_what_its_parent_opened(home):
+    with Process("forker", home / "state.db") as process:
+        assert process.hear() == Unsupported.__name__
+        assert process.hear() == "child ended with 0"
+        assert process.hear() == "parent wrote"
+        assert process.end() == 0
+    assert state.damage(home) == []
+
+
+def test_short_lives_do_not_let_the_log_grow_for_ever(home):
+    big = "needle " * 40_000
+    sizes = []
+    for _ in range(40):
+        with SessionDB(home / "state.db") as db:
+            db.append_message("chat", "user", big)
+        sizes.append((home / "state.db-wal").stat().st_size)
+    assert max(sizes) < 12 << 20
+
+
+def _append_until_closed(db: SessionDB, started: threading.Barrier) -> list[int]:
+    started.wait(WAIT_S)
+    added = []
+    while True:
+        try:
+            added.append(int(db.append_message("chat", "user", "until closed")))
+        except SessionError:
+            return added
+
+
+def _count(home: Path) -> tuple[int, ...]:
+    with state.connection(home / "state.db") as reader:
+        sql = "SELECT count(*) FROM messages WHERE content = 'until closed'"
+        return tuple(reader.execute(sql).fetchone())
+
+
+@contextmanager
+def _held(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[None]:
+    """Another thread has a transaction open, so that whoever writes queues up."""
+    begun, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with db.transaction():
+            begun.set()
+            over.wait(WAIT_S)
+
+    holding: Future[None] = pool.submit(hold)
+    assert begun.wait(WAIT_S)
+    try:
+        yield
+    finally:
+        over.set()
+        holding.result(timeout=WAIT_S)
+
+
+def _when_queued(db: SessionDB, count: int, then: Callable[[], object]) -> None:
+    _until_queued(db, count)
+    then()
+
+
+def _until_queued(db: SessionDB, count: int) -> None:
+    pause = threading.Event()
+    for _ in range(4000):
+        if len(db._open.writer._queue) >= count:
+            return
+        pause.wait(0.005)
+    raise AssertionError("the threads do not queue up")

@@ -1,0 +1,131 @@
+"""While another process holds the write lock: wait for it with patience, or say who has it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from session_core.errors import Busy
+from session_core.state.sqlite.db import SessionDB
+from tests.faults import state, template
+from tests.faults.process import Process
+
+pytestmark = pytest.mark.faults
+
+THREADS = 8
+
+
+@pytest.fixture(params=["own", "hermes"])
+def home(request, tmp_path):
+    path = tmp_path / "home"
+    template.build(path, request.param)
+    return path
+
+
+@pytest.fixture
+def holder(home):
+    with Process("holder", home / "state.db") as process:
+        process.hear()
+        process.ask("lock")
+        yield process
+
+
+def test_a_write_waits_until_the_lock_is_given_back(home, holder):
+    with SessionDB(home / "state.db") as db, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(db.append_message, "chat", "user", "patient")
+        _until_waiting(db)
+        assert not waiting.done()
+        holder.ask("unlock")
+
+        added = waiting.result(timeout=20)
+
+        assert db.get_messages("chat")[-1]["id"] == added
+
+
+def test_many_threads_wait_together_until_the_lock_is_given_back(home, holder):
+    with SessionDB(home / "state.db") as db, ThreadPoolExecutor(THREADS) as pool:
+        waiting = [pool.submit(db.append_message, "chat", "user", "all") for _ in range(THREADS)]
+        _until_waiting(db)
+        holder.ask("unlock")
+
+        added = {future.result(timeout=20) for future in waiting}
+
+        assert len(added) == THREADS
+        assert {row["id"] for row in db.get_messages("chat")[-THREADS:]} == added
+
+
+def test_an_impatient_write_says_who_holds_the_lock_and_changes_nothing(home, holder):
+    before = state.dump(home)
+    with SessionDB(home / "state.db", patience_s=0.1) as db:
+        with pytest.raises(Busy, match=f"pid {holder.pid}") as refused:
+            db.append_message("chat", "user", "impatient")
+        assert any(f"pid {holder.pid}" in who for who in refused.value.holders)
+        with pytest.raises(Busy), db.transaction():
+            db.set_meta("key", "value")
+    assert state.dump(home) == before
+
+
+def test_impatient_threads_are_refused_together_not_one_after_another(home, holder):
+    before = state.dump(home)
+    with SessionDB(home / "state.db", patience_s=1.0) as db, ThreadPoolExecutor(THREADS) as pool:
+        began_at = time.monotonic()
+        waiting = [pool.submit(db.append_message, "chat", "user", "all") for _ in range(THREADS)]
+        refused = [type(future.exception(timeout=30)) for future in waiting]
+        took_s = time.monotonic() - began_at
+    assert refused == [Busy] * THREADS
+    assert took_s < 6.0
+    assert state.dump(home) == before
+
+
+def test_reading_does_not_wait_for_the_write_lock(home, holder):
+    with SessionDB(home / "state.db", patience_s=0.0) as db:
+        began_at = time.monotonic()
+
+        assert db.get_messages("chat")
+
+        assert time.monotonic() - began_at < 1.0
+
+
+def test_a_home_is_made_once_by_many_processes_that_come_at_once(tmp_path):
+    home = tmp_path / "new"
+    with ExitStack() as running:
+        clients = [
+            running.enter_context(Process("client", home, "begins", "close", "standard"))
+            for _ in range(THREADS)
+        ]
+        assert [client.hear() for client in clients] == ["done"] * THREADS
+    with SessionDB(home / "state.db", read_only=True) as db:
+        assert (db.kind, db.message_count("shared")) == ("own", THREADS)
+    assert state.damage(home) == []
+
+
+def test_a_home_is_made_once_by_many_threads_that_come_at_once(tmp_path):
+    path = tmp_path / "new" / "state.db"
+    with ThreadPoolExecutor(THREADS) as pool:
+        made = list(pool.map(lambda number: _first_write(path, number), range(THREADS)))
+    with SessionDB(path, read_only=True) as db:
+        assert db.kind == "own"
+        assert sorted(row["id"] for row in db.get_messages("shared")) == sorted(made)
+
+
+def _first_write(path: Path, number: int) -> int:
+    """Append in a database object of its own, as another process would."""
+    with SessionDB(path) as db:
+        return int(db.append_message("shared", "user", str(number), create={"source": "cli"}))
+
+
+def _until_waiting(db: SessionDB) -> None:
+    """Return when a thread has asked for the lock, and was refused once at least."""
+    patient = threading.Event()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        writer = db._open.writer
+        if writer is not None and writer._leading and writer._handle is not None:
+            return
+        patient.wait(0.005)
+    raise AssertionError("nobody waits for the lock")

@@ -1,0 +1,167 @@
+"""Databases for tests: an empty Hermes one of any schema, one of our own, and rows to fill them.
+
+Schemas 16, 17, 19 and 22 are what the real packages create (`tests/interop/` compares them); 18, 20
+and 21 lie between; 23 to 30 follow what is known of them: which columns and tables came, not always
+with which number.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from session_core import driver
+from session_core.state.sqlite.handle import file_uri
+from session_core.state.sqlite.store import create
+from tests.hermes_schema import statements
+
+SCHEMAS = range(16, 31)
+
+
+def hermes_database(path: Path, schema: int = 22, *, fts_layout: int | None = None) -> None:
+    """Make an empty database as Hermes does.
+
+    `fts_layout` is 0 for indexes with a copy of the text, 1 for external content from `messages`, 3
+    from the view `messages_fts_src`. A database that was upgraded keeps 0 whatever its schema.
+    """
+    layout = fts_layout if fts_layout is not None else 0 if schema < 23 else 1 if schema < 26 else 3
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with connect(path, mode="rwc") as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("BEGIN")
+        for statement in statements(schema, layout):
+            connection.execute(statement)
+        connection.execute("INSERT INTO schema_version VALUES (?)", (schema,))
+        if schema >= 23 and layout:
+            connection.execute(
+                "INSERT INTO state_meta VALUES ('fts_storage_version', ?)", (str(layout),)
+            )
+        connection.execute("COMMIT")
+
+
+def own_database(path: Path) -> None:
+    """Make an empty database of our own."""
+    create(path, 5.0)
+
+
+@contextmanager
+def connect(path: Path, mode: str = "rw") -> Iterator[driver.Connection]:
+    """Open a plain connection and close it at the end."""
+    connection = driver.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
+    try:
+        connection.execute("PRAGMA foreign_keys=ON")
+        yield connection
+    finally:
+        connection.close()
+
+
+def add_session(connection: driver.Connection, session_id: str, **columns: Any) -> str:
+    """Insert a session row; columns that this schema has not are left out."""
+    row = {"id": session_id, "source": "cli", "started_at": time.time(), **columns}
+    _insert(connection, "sessions", row)
+    return session_id
+
+
+def add_message(
+    connection: driver.Connection,
+    session_id: str,
+    role: str = "user",
+    content: Any = "hello",
+    **columns: Any,
+) -> int:
+    """Insert a message row as it is stored, and count it where it is live; return its id."""
+    row = {"session_id": session_id, "role": role, "timestamp": time.time(), **columns}
+    row["content"] = "\x00json:" + json.dumps(content) if _is_json(content) else content
+    calls = row.get("tool_calls")
+    if _is_json(calls):
+        row["tool_calls"] = json.dumps(calls)
+    message_id = _insert(connection, "messages", row)
+    if row.get("active", 1):
+        connection.execute(
+            "UPDATE sessions SET message_count = message_count + 1,"
+            " tool_call_count = tool_call_count + ? WHERE id = ?",
+            (len(calls) if isinstance(calls, list) else 0, session_id),
+        )
+    return message_id
+
+
+def fill(
+    path: Path, sessions: int = 12, messages: int = 10, *, seed: int = 0, start: float = 1.7e9
+) -> list[str]:
+    """Add conversations of several sources, scripts and shapes; return their ids, oldest first."""
+    chance = random.Random(seed)
+    with connect(path) as connection:
+        connection.execute("BEGIN")
+        ids = [
+            _conversation(connection, f"fill_{seed}_{number:05}", number, start)
+            for number in range(sessions)
+        ]
+        for number, session_id in enumerate(ids):
+            for turn in range(messages):
+                _turn(connection, chance, session_id, turn, start + number * 3600 + turn)
+        connection.execute("COMMIT")
+    return ids
+
+
+SOURCES = ("cli", "telegram", "discord", "slack", "whatsapp", "cron", "tui")
+TEXTS = (
+    "please look at the deploy script, it fails on foo_bar.baz",
+    "数据库架构的决定是什么",
+    "قاعدة البيانات جاهزة للنشر",
+    "проверь миграцию базы данных",
+    "데이터베이스 마이그레이션을 확인해 주세요",
+    "ship it 🚀 and tell the team",
+)
+
+
+def _conversation(connection: driver.Connection, session_id: str, number: int, start: float) -> str:
+    at = start + number * 3600
+    ended = number % 3 == 0
+    return add_session(
+        connection,
+        session_id,
+        source=SOURCES[number % len(SOURCES)],
+        model="some-model",
+        title=f"Conversation {session_id}" if number % 2 else None,
+        started_at=at,
+        ended_at=at + 1800 if ended else None,
+        end_reason="cli_close" if ended else None,
+        cwd="/srv/project" if number % 4 else None,
+    )
+
+
+def _turn(
+    connection: driver.Connection, chance: random.Random, session_id: str, turn: int, at: float
+) -> None:
+    """Add one message: asked, calling a tool, the tool's, answered."""
+    text = f"{chance.choice(TEXTS)} ({session_id} turn {turn})"
+    if turn % 4 == 0:
+        content = [{"type": "text", "text": text}] if turn % 8 == 4 else text
+        add_message(connection, session_id, "user", content, timestamp=at)
+    elif turn % 4 == 1:
+        call = {"name": "read_file", "arguments": json.dumps({"path": f"notes_{turn}.md"})}
+        calls = [{"id": f"call_{turn}", "type": "function", "function": call}]
+        add_message(connection, session_id, "assistant", "", timestamp=at, tool_calls=calls)
+    elif turn % 4 == 2:
+        columns = {"timestamp": at, "tool_call_id": f"call_{turn - 1}", "tool_name": "read_file"}
+        add_message(connection, session_id, "tool", json.dumps({"text": text}), **columns)
+    else:
+        add_message(connection, session_id, "assistant", text, timestamp=at, reasoning="because")
+
+
+def _insert(connection: driver.Connection, table: str, row: dict[str, Any]) -> int:
+    listed = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    known = {name for (name,) in listed}
+    row = {name: value for name, value in row.items() if name in known}
+    marks = ", ".join("?" * len(row))
+    sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})"  # noqa: S608 -- known names
+    return connection.execute(sql, tuple(row.values())).lastrowid or 0
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, (list, dict))

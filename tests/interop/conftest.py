@@ -1,0 +1,75 @@
+"""The real hermes-agent of four versions, made ready once a run.
+
+The environments are made in `.peers/` of the repository and kept between runs; for development
+MCP_SESSIONS_PEERS may name a folder that has them already. Python 3.11, 3.12 or 3.13 must be there:
+without one these tests fail, they are never skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core.state.sqlite.db import SessionDB
+from tests.interop import hermes
+from tests.peers import peer_python
+
+HERE = Path(__file__).parent
+
+pytest.register_assert_rewrite("tests.interop.twins")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder is an interop test; making the environments takes its time."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+            item.add_marker(pytest.mark.timeout(120, func_only=True))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def peers() -> None:
+    """The environments; made before any test hides the user's folder, where pip is configured."""
+    for version in hermes.VERSIONS:
+        peer_python(f"h{version}", f"hermes-agent=={version}")
+
+
+@pytest.fixture(params=hermes.VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """One version of hermes-agent."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def built(peers: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the home that a version has built; nobody opens it, it is copied."""
+    homes: dict[str, Path] = {}
+
+    def get(version: str) -> Path:
+        if version not in homes:
+            homes[version] = hermes.build(version, tmp_path_factory.mktemp("built") / version)
+        return homes[version]
+
+    return get
+
+
+@pytest.fixture
+def home(version: str, built: Callable[[str], Path], tmp_path: Path) -> Path:
+    """A copy of the home that this version has built."""
+    return hermes.copy(built(version), tmp_path / "copy")
+
+
+@pytest.fixture
+def theirs(version: str, home: Path) -> Iterator[hermes.Hermes]:
+    """The real Hermes on that copy, live."""
+    with hermes.Hermes(version, home) as running:
+        yield running
+
+
+@pytest.fixture
+def ours(home: Path, theirs: hermes.Hermes) -> Iterator[SessionDB]:
+    """Our database on the same copy, beside it."""
+    with SessionDB(home / "state.db") as db:
+        yield db

@@ -1,0 +1,73 @@
+"""The session store of a real hermes-agent: the jobs of the driver that concern routes.
+
+Runs under the Python of a hermes-agent; nothing of it is imported before its home is set.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class Routes:
+    """The jobs; the store is opened anew, with all that is stored, whenever it is asked for."""
+
+    home: Path
+    store: Any = None
+
+    def store_open(self, **config: Any) -> dict[str, Any]:
+        """Open a store as a start of the gateway does; return its entries by key."""
+        from gateway.config import GatewayConfig  # noqa: PLC0415
+        from gateway.session import SessionStore  # noqa: PLC0415
+
+        self.store_close()
+        self.store = SessionStore(self.home / "sessions", GatewayConfig.from_dict(config))
+        return self.store_entries()
+
+    def store_close(self) -> None:
+        """Let go of the store; what it wanted to save is saved."""
+        if self.store is not None and self.store._db is not None:
+            self.store._db.close()
+        self.store = None
+
+    def store_entries(self) -> dict[str, Any]:
+        """Return the entries that it has loaded, as it would store them."""
+        self.store._ensure_loaded()
+        return {key: entry.to_dict() for key, entry in self.store._entries.items()}
+
+    def store_methods(self) -> list[str]:
+        """Say what the store of this version has."""
+        return [name for name in dir(self.store) if not name.startswith("_")]
+
+    def arrive(self, source: dict[str, Any], force_new: bool = False) -> dict[str, Any]:
+        """Let a message of a chat come in; return its entry."""
+        found = self.store.get_or_create_session(_source(source), force_new=force_new)
+        return found.to_dict()
+
+    def store_call(self, method: str, *, args: list[Any]) -> Any:
+        """Call a method of the store; entries are answered as they are stored."""
+        answer = getattr(self.store, method)(*args)
+        return answer.to_dict() if hasattr(answer, "to_dict") else answer
+
+    def store_set(self, key: str, fields: dict[str, Any]) -> None:
+        """Change fields of an entry, as the gateway does, and save."""
+        self.store._ensure_loaded()
+        for name, value in fields.items():
+            setattr(self.store._entries[key], name, value)
+        self.store._save()
+
+    def say(self, session_id: str, texts: list[str]) -> list[int]:
+        """Append messages to a session by the database of the store."""
+        return [self.store._db.append_message(session_id, "user", text) for text in texts]
+
+    def keys(self, sources: list[dict[str, Any]], **options: Any) -> list[str]:
+        """Return the key of each source."""
+        from gateway.session import build_session_key  # noqa: PLC0415
+
+        return [build_session_key(_source(source), **options) for source in sources]
+
+
+def _source(given: dict[str, Any]) -> Any:
+    from gateway.session import SessionSource  # noqa: PLC0415
+
+    return SessionSource.from_dict(given)

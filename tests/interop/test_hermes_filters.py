@@ -1,0 +1,68 @@
+"""Every filter of a list selects what theirs selects of the sessions that have ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core.models import SessionFilter
+
+DRIFTED = {"min_messages", "max_messages"}
+"""Theirs goes by a counter, ours counts rows: a correction, so only true counters are compared."""
+
+
+@pytest.fixture
+def filters(theirs):
+    """Some conditions that select something, and with them something that is left out."""
+    first, middle = theirs.sql("SELECT min(started_at), avg(started_at) FROM sessions")[0]
+    return [
+        {},
+        {"started_before": middle},
+        {"started_after": middle},
+        {"started_after": first, "started_before": middle},
+        {"source": "cli"},
+        {"title_like": "TRIP"},
+        {"end_reason": "compression"},
+        {"cwd_prefix": "/srv"},
+        {"min_messages": 2},
+        {"max_messages": 1},
+        {"model_like": "M1"},
+        {"provider": "OpenRouter"},
+        {"user_id": "u1"},
+        {"chat_id": "77"},
+        {"chat_type": "dm"},
+        {"branch_like": "FEAT"},
+        {"min_tokens": 100},
+        {"max_tokens": 99},
+        {"min_cost": 0.2},
+        {"max_cost": 0.1},
+        {"min_tool_calls": 1},
+        {"max_tool_calls": 0},
+        {"source": "telegram", "chat_type": "dm", "min_messages": 2},
+    ]
+
+
+def test_each_filter_selects_what_theirs_selects(theirs, ours, filters):
+    if not theirs.has("list_prune_candidates"):
+        return
+    theirs.sql("UPDATE sessions SET ended_at = started_at + 60 WHERE ended_at IS NULL")
+    theirs.sql("UPDATE sessions SET git_branch = 'feature/x' WHERE id IN ('boss', 'trunk')")
+    wrong_counter = set(ours.drifted_sessions())
+    selected = {}
+    for given in filters:
+        theirs_of = {row["id"] for row in theirs.call("list_prune_candidates", **given)}
+        values = {"status": "all", **given}
+        if "source" in values:
+            values["source"] = (values["source"],)
+        ours_of = set(ours.find_sessions(SessionFilter(**values)))
+        left_out = wrong_counter if DRIFTED & set(given) else set()
+        assert ours_of - left_out == theirs_of - left_out, given
+        selected[str(given)] = len(ours_of)
+    total = theirs.sql("SELECT count(*) FROM sessions")[0][0]
+    assert selected["{}"] == total
+    assert all(0 < count < total for given, count in selected.items() if given != "{}"), selected
+
+
+def test_a_part_of_a_title_is_no_pattern(ours):
+    """A correction: in theirs % and _ stand for anything."""
+    assert ours.find_sessions(SessionFilter(title_like="50%", status="all")) == ["titled_4"]
+    assert ours.find_sessions(SessionFilter(title_like="50_", status="all")) == ["titled_5"]

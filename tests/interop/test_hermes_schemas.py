@@ -1,0 +1,23 @@
+"""The databases that our other tests build are those that the real packages make."""
+
+from __future__ import annotations
+
+import re
+
+from tests.homes import hermes_database
+from tests.interop.hermes import VERSIONS, Hermes
+from tests.interop.twins import shape
+
+
+def test_our_builder_makes_what_the_package_makes(version, tmp_path):
+    with Hermes(version, tmp_path / "theirs"):
+        pass
+    hermes_database(tmp_path / "ours" / "state.db", VERSIONS[version])
+
+    assert bare(shape(tmp_path / "ours")) == bare(shape(tmp_path / "theirs"))
+
+
+def bare(found):
+    """Return the shape of a database without the blanks of its SQL."""
+    schema = [tuple(re.sub(r"\s+", "", text) for text in row) for row in found["schema"]]
+    return found | {"schema": sorted(schema)}

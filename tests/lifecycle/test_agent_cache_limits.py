@@ -1,0 +1,296 @@
+"""How many agents are kept and for how long, who is never evicted, how the others are closed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from session_core.lifecycle.agent_cache import AgentCache
+from tests.lifecycle.agents import Agent, how
+
+
+class Clock:
+    """A time that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.now
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Something to hang on, until the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def fill(cache: AgentCache[Agent], *keys: str) -> list[Agent]:
+    return [cache.get_or_build(key, "sig", None, Agent) for key in keys]
+
+
+# -- how many ----------------------------------------------------------------------------------
+
+
+def test_the_agent_that_was_used_longest_ago_is_evicted_and_closed() -> None:
+    cache: AgentCache[Agent] = AgentCache(max_entries=2)
+    first, _ = fill(cache, "a", "b")
+    fill(cache, "c")
+    assert list(cache) == ["b", "c"]
+    assert first.closed.wait(5)
+
+
+def test_a_look_up_is_a_use() -> None:
+    cache: AgentCache[Agent] = AgentCache(max_entries=2)
+    fill(cache, "a", "b", "a", "c")
+    assert list(cache) == ["a", "c"]
+
+
+def test_the_bound_is_128_by_default_and_an_hour() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    fill(cache, *map(str, range(130)))
+    assert (len(cache), cache.idle_s) == (128, 3600.0)
+
+
+def test_an_agent_in_a_turn_is_never_evicted() -> None:
+    cache: AgentCache[Agent] = AgentCache(max_entries=1, idle_s=-1.0)
+    with cache.claim("a", "sig", None) as turn:
+        running = turn.keep(Agent())
+        fill(cache, "b", "c")
+        assert list(cache) == ["a", "c"]
+        assert cache.sweep() == ["c"]
+        assert turn.agent is running
+    assert not running.closed.is_set()
+
+
+def test_agents_that_run_may_be_more_than_the_bound_until_they_end() -> None:
+    cache: AgentCache[Agent] = AgentCache(max_entries=1)
+    with cache.claim("a", "sig", None) as first:
+        agent = first.keep(Agent())
+        with cache.claim("b", "sig", None) as second:
+            second.keep(Agent())
+            assert list(cache) == ["a", "b"]
+        assert list(cache) == ["a", "b"]
+        cache.max_entries = 0
+    assert list(cache) == ["a"]
+    assert not agent.closed.is_set()
+
+
+@pytest.mark.parametrize("kind", ["set", "question"])
+def test_agents_that_are_said_to_run_are_never_evicted(kind: str) -> None:
+    at_work = {"a", "b"}
+    running: Any = at_work if kind == "set" else at_work.__contains__
+    cache: AgentCache[Agent] = AgentCache(max_entries=1, idle_s=-1.0, running=running)
+    fill(cache, "a", "b", "c")
+    assert sorted(cache) == ["a", "b", "c"]
+    assert cache.sweep() == ["c"]
+    at_work.clear()
+    assert sorted(cache.sweep()) == ["a", "b"]
+
+
+def test_where_it_cannot_be_asked_an_agent_counts_as_running() -> None:
+    told = []
+
+    def running(key: str) -> bool:
+        raise LookupError(key)
+
+    cache: AgentCache[Agent] = AgentCache(
+        max_entries=1, running=running, report=lambda what, _: told.append(what)
+    )
+    fill(cache, "a", "b")
+    assert (sorted(cache), set(told)) == (
+        ["a", "b"],
+        {"whether the agent of a runs could not be asked"},
+    )
+
+
+def test_an_agent_that_is_taken_into_a_turn_while_it_is_asked_for_is_not_evicted() -> None:
+    turns: list[Any] = []
+
+    def running(key: str) -> bool:
+        turns.append(cache.turn(key))
+        turns[-1].__enter__()
+        return False
+
+    cache: AgentCache[Agent] = AgentCache(idle_s=-1.0, running=running)
+    fill(cache, "a")
+    assert cache.sweep() == []
+    assert len(turns) == 1
+    turns[0].__exit__(None, None, None)
+
+
+def test_an_agent_that_was_used_while_it_was_asked_for_is_not_evicted() -> None:
+    clock = Clock()
+
+    def running(key: str) -> bool:
+        clock.now += 1
+        how(cache, key, "sig", None)
+        return False
+
+    cache: AgentCache[Agent] = AgentCache(idle_s=-1.0, running=running, clock=clock)
+    fill(cache, "a")
+    assert cache.sweep() == []
+
+
+# -- how long ----------------------------------------------------------------------------------
+
+
+def test_a_sweep_evicts_what_was_idle_for_longer_than_the_limit() -> None:
+    clock = Clock()
+    cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
+    old, _ = fill(cache, "old", "new")
+    clock.now += 3600
+    assert cache.sweep() == []
+    fill(cache, "new")
+    clock.now += 1
+    assert cache.sweep() == ["old"]
+    assert old.closed.is_set()
+    assert list(cache) == ["new"]
+
+
+def test_the_end_of_a_turn_is_a_use() -> None:
+    clock = Clock()
+    cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
+    with cache.claim("a", "sig", None) as turn:
+        turn.keep(Agent())
+        clock.now += 5000
+    assert cache.sweep() == []
+
+
+def test_a_sweep_spares_whom_it_is_told_to_keep() -> None:
+    cache: AgentCache[Agent] = AgentCache(idle_s=-1.0)
+    fill(cache, "a", "b")
+    assert cache.sweep(keep=lambda key: key == "a") == ["b"]
+
+
+def test_a_sweep_that_cannot_ask_whom_to_keep_evicts_nobody() -> None:
+    def keep(key: str) -> bool:
+        if key == "b":
+            raise LookupError
+        return False
+
+    cache: AgentCache[Agent] = AgentCache(idle_s=-1.0)
+    agents = fill(cache, "a", "b")
+    with pytest.raises(LookupError):
+        cache.sweep(keep)
+    assert list(cache) == ["a", "b"]
+    assert not any(agent.closed.is_set() for agent in agents)
+
+
+# -- clean-up ----------------------------------------------------------------------------------
+
+
+def test_evict_closes_the_agent_and_says_whether_there_was_one() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    (agent,) = fill(cache, "a")
+    assert cache.evict("a")
+    assert agent.closed.is_set()
+    assert not cache.evict("a")
+
+
+def test_clear_closes_every_agent() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    agents = fill(cache, "a", "b", "c")
+    cache.clear()
+    assert all(agent.closed.is_set() for agent in agents)
+    assert len(cache) == 0
+
+
+def test_an_agent_that_is_evicted_in_its_turn_is_closed_after_it() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    (agent,) = fill(cache, "a")
+    with cache.turn("a") as turn:
+        assert cache.evict("a")
+        assert "a" not in cache
+        assert turn.agent is agent
+        assert not agent.closed.is_set()
+    assert agent.closed.wait(5)
+
+
+def test_an_agent_that_is_replaced_while_it_is_said_to_run_is_closed_after_it() -> None:
+    at_work = {"a"}
+    cache: AgentCache[Agent] = AgentCache(running=at_work)
+    (old,) = fill(cache, "a")
+    assert how(cache, "a", "another model", None) == "signature"
+    cache.sweep()
+    assert not old.closed.is_set()
+    at_work.clear()
+    cache.sweep()
+    assert old.closed.is_set()
+
+
+def test_a_clean_up_that_raises_is_reported_and_harms_nothing() -> None:
+    told: list[tuple[str, BaseException | None]] = []
+
+    def clean_up(key: str, agent: Any) -> None:
+        if key == "a":
+            raise OSError(key)
+        agent.close()
+
+    cache: AgentCache[Agent] = AgentCache(
+        clean_up=clean_up, report=lambda what, error: told.append((what, error))
+    )
+    _, second = fill(cache, "a", "b")
+    cache.clear()
+    assert len(cache) == 0
+    assert second.closed.is_set()
+    assert [(what, type(error)) for what, error in told] == [
+        ("the clean-up of the agent of a failed", OSError)
+    ]
+
+
+def test_a_clean_up_that_hangs_is_left_behind_and_reported(gate: threading.Event) -> None:
+    told = []
+    cache: AgentCache[Agent] = AgentCache(
+        clean_up=lambda *_: gate.wait(),
+        clean_up_s=0.05,
+        report=lambda what, _: told.append(what),
+    )
+    fill(cache, "a")
+    assert cache.evict("a")
+    assert told == ["the clean-up of an agent hangs and was left behind"]
+
+
+def test_a_look_up_does_not_wait_for_a_clean_up(gate: threading.Event) -> None:
+    cache: AgentCache[Agent] = AgentCache(max_entries=1, clean_up=lambda *_: gate.wait())
+    fill(cache, "a", "b", "c")
+    assert how(cache, "c", "another model", None) == "signature"
+
+
+def test_a_clean_up_may_use_the_cache_since_it_runs_outside_its_lock() -> None:
+    def clean_up(key: str, agent: object) -> None:
+        how(cache, f"successor of {key}", "sig", None)
+
+    cache: AgentCache[Agent] = AgentCache(clean_up=clean_up)
+    fill(cache, "a")
+    cache.evict("a")
+    assert list(cache) == ["successor of a"]
+
+
+def test_an_agent_with_an_async_close_is_closed() -> None:
+    class AsyncAgent:
+        closed = False
+
+        async def close(self) -> None:
+            await asyncio.sleep(0)
+            self.closed = True
+
+    cache: AgentCache[AsyncAgent] = AgentCache()
+    agent = cache.get_or_build("a", "sig", None, AsyncAgent)
+    cache.evict("a")
+    assert agent.closed
+
+
+def test_an_agent_without_a_close_needs_none() -> None:
+    told = []
+    cache: AgentCache[object] = AgentCache(report=lambda what, _: told.append(what))
+    cache.get_or_build("a", "sig", None, object)
+    assert cache.evict("a")
+    assert told == []

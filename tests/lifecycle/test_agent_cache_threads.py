@@ -1,0 +1,386 @@
+"""Many threads on one cache: one build at a time, no torn entry, nobody cut off in his turn."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from session_core import Busy, InvalidInput, Revision, SessionDB
+from session_core.lifecycle.agent_cache import PENDING, AgentCache
+from tests.lifecycle.agents import Agent, Factory, how
+
+THREADS = 32
+
+
+def at_once(work: Callable[[int], None], count: int = THREADS) -> None:
+    """Run `work` in so many threads that begin together; an error of one is raised here."""
+    barrier = threading.Barrier(count)
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        barrier.wait()
+        try:
+            work(number)
+        except BaseException as error:  # noqa: BLE001 -- raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+# -- builds ------------------------------------------------------------------------------------
+
+
+def test_threads_at_once_build_one_agent(db: SessionDB) -> None:
+    cache: AgentCache[Agent] = AgentCache(db)
+    factory = Factory()
+    found: list[Agent] = []
+    at_once(lambda _: found.append(cache.get_or_build("k", "sig", "s1", factory)))
+    assert (len(factory.built), set(found)) == (1, {factory.built[0]})
+
+
+def test_a_build_that_fails_leaves_nothing_pending_and_the_others_try_themselves(
+    db: SessionDB,
+) -> None:
+    cache: AgentCache[Agent] = AgentCache(db)
+    tried: list[int] = []
+    failed: list[int] = []
+
+    def build(number: int) -> Agent:
+        tried.append(number)
+        if len(tried) < 5:
+            raise ConnectionError
+        return Agent()
+
+    def turn(number: int) -> None:
+        try:
+            cache.get_or_build("k", "sig", "s1", lambda: build(number))
+        except ConnectionError:
+            failed.append(number)
+
+    at_once(turn)
+    assert (len(tried), len(failed), len(cache)) == (5, 4, 1)
+    cache.evict("k")
+    with pytest.raises(ZeroDivisionError):
+        cache.get_or_build("k", "sig", "s1", lambda: Agent(1 // 0))
+    assert "k" not in cache
+
+
+def test_a_build_that_does_not_end_is_busy_for_the_others() -> None:
+    cache: AgentCache[Agent] = AgentCache(build_s=0.05)
+    with cache.claim("k", "sig", None) as turn:
+        assert cache["k"] == (PENDING, "sig", None, None)
+        with pytest.raises(Busy, match="still being built"):
+            how(cache, "k", "sig", None)
+        turn.keep(Agent())
+    assert how(cache, "k", "sig", None) == "reused"
+
+
+def test_a_build_of_older_code_is_waited_for() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    agent = Agent()
+    cache["k"] = (PENDING, "sig")
+    found: list[Agent] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(cache.get_or_build("k", "sig", None, Agent))
+    )
+    waiting.start()
+    cache["k"] = (agent, "sig")
+    waiting.join(5)
+    assert found == [agent]
+
+
+def test_a_turn_that_builds_nothing_keeps_nothing() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    with cache.claim("k", "sig", None) as turn:
+        turn.keep(Agent())
+        with pytest.raises(InvalidInput, match="builds no agent"):
+            turn.keep(Agent())
+    with pytest.raises(InvalidInput, match="builds no agent"):
+        turn.keep(Agent())
+    assert len(cache) == 1
+
+
+def test_what_older_code_stored_during_a_build_is_replaced_and_closed() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    stored, built = Agent(1), Agent(2)
+    with cache.claim("k", "sig", None) as turn:
+        cache["k"] = (stored, "sig")
+        turn.keep(built)
+    assert cache["k"][0] is built
+    assert stored.closed.wait(5)
+
+
+# -- a verdict is checked again ----------------------------------------------------------------
+
+
+class Interrupting:
+    """A database that lets things happen between an answer and its arrival."""
+
+    def __init__(self, db: SessionDB) -> None:
+        self._db = db
+        self.get_session = db.get_session
+        self.meanwhile: list[Callable[[], object]] = []
+
+    def revision(self, session_id: str) -> Revision:
+        """Answer, but first let it happen."""
+        answer = self._db.revision(session_id)
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+        return answer
+
+
+def test_the_database_is_asked_outside_the_lock_and_the_verdict_is_checked_again(
+    db: SessionDB, other: SessionDB
+) -> None:
+    interrupting: Any = Interrupting(db)
+    cache: AgentCache[Agent] = AgentCache(interrupting)
+    how(cache, "k", "sig", "s1")
+    other.append_message("s1", "user", "from outside")
+    newer = Agent()
+    interrupting.meanwhile = [lambda: cache.__setitem__("k", (newer, "sig"))]
+    assert cache.get_or_build("k", "sig", "s1", Agent) is newer
+
+
+def test_an_entry_that_is_evicted_while_it_is_judged_is_built_anew(db: SessionDB) -> None:
+    interrupting: Any = Interrupting(db)
+    cache: AgentCache[Agent] = AgentCache(interrupting)
+    factory = Factory()
+    cache.get_or_build("k", "sig", "s1", factory)
+    interrupting.meanwhile = [lambda: cache.evict("k")]
+    assert cache.get_or_build("k", "sig", "s1", factory).number == 2
+
+
+def test_an_append_that_is_noted_while_the_entry_is_judged_is_no_foreign_write(
+    db: SessionDB,
+) -> None:
+    interrupting: Any = Interrupting(db)
+    cache: AgentCache[Agent] = AgentCache(interrupting)
+    how(cache, "k", "sig", "s1")
+    ours = db.append_message("s1", "user", "ours")
+    late = partial(cache.note_appended, "k", "s1", ours.before, ours.after)
+    interrupting.meanwhile = [lambda: None, late]
+    assert how(cache, "k", "sig", "s1") == "reused"
+    assert interrupting.meanwhile == []
+
+
+def test_a_switch_that_was_made_while_it_is_judged_is_not_made_twice(db: SessionDB) -> None:
+    db.append_message("s2", "user", "elsewhere", create={"source": "telegram"})
+    interrupting: Any = Interrupting(db)
+    cache: AgentCache[Agent] = AgentCache(interrupting)
+    how(cache, "k", "sig", "s1")
+
+    def another_turn() -> None:
+        with cache.claim("k", "sig", "s2") as turn:
+            assert turn.how == "switched"
+            turn.appended("s2", db.append_message("s2", "user", "ours"))
+
+    interrupting.meanwhile = [another_turn]
+    assert how(cache, "k", "sig", "s2") == "reused"
+    assert how(cache, "k", "sig", "s2") == "reused"
+
+
+# -- everything at once ------------------------------------------------------------------------
+
+
+class Member(Agent):
+    """An agent that knows whose it is, and that cries where it is closed at work."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
+        self.at_work = 0
+
+    def close(self) -> None:
+        """Close it, which nobody may do while it works."""
+        assert self.at_work == 0
+        super().close()
+
+
+class Storm:
+    """What the threads do, and what each of them must see."""
+
+    def __init__(self, db: SessionDB, other: SessionDB) -> None:
+        self.db, self.other = db, other
+        self.sessions = {f"key {number}": f"session {number}" for number in range(6)}
+        for session_id in self.sessions.values():
+            db.append_message(session_id, "user", "hello", create={"source": "cli"})
+        self.told: list[Any] = []
+        self.built: list[Member] = []
+        self.lock = threading.Lock()
+        self.cache: AgentCache[Member] = AgentCache(
+            db, max_entries=4, idle_s=-1.0, report=lambda *what: self.told.append(what)
+        )
+
+    def work(self, number: int) -> None:
+        """Do what comes, of everything that may be done at once."""
+        chance = random.Random(number)
+        deeds = (self.turn, self.turn, self.turn, self.write, self.evict, self.sweep)
+        for _ in range(25):
+            key = chance.choice(list(self.sessions))
+            chance.choice(deeds)(key)
+            self.look(key)
+
+    def turn(self, key: str) -> None:
+        """Work with the right agent, which nobody closes meanwhile."""
+        session_id = self.sessions[key]
+        with self.cache.claim(key, "sig", session_id) as turn:
+            agent = turn.keep(self.build(key)) if turn.agent is None else turn.agent
+            with self.lock:
+                agent.at_work += 1
+            assert agent.key == key
+            assert not agent.closed.is_set()
+            turn.appended(session_id, self.db.append_message(session_id, "user", "ours"))
+            assert not agent.closed.is_set()
+            with self.lock:
+                agent.at_work -= 1
+
+    def build(self, key: str) -> Member:
+        """Build the agent of a key."""
+        self.built.append(Member(key))
+        return self.built[-1]
+
+    def write(self, key: str) -> None:
+        """Write as another process does."""
+        self.other.append_message(self.sessions[key], "user", "from outside")
+
+    def evict(self, key: str) -> None:
+        """Take an agent out."""
+        self.cache.evict(key)
+
+    def sweep(self, _: str) -> None:
+        """Take out all that do not run."""
+        self.cache.sweep()
+
+    def look(self, key: str) -> None:
+        """See an entry whole, or none."""
+        found = self.cache.get(key)
+        if found is not None:
+            agent, signature, revision, session_id = found
+            assert (signature, session_id) == ("sig", self.sessions[key])
+            assert agent is PENDING or agent.key == key
+            assert isinstance(revision, Revision)
+
+
+def test_32_threads_leave_no_torn_entry(db: SessionDB, other: SessionDB) -> None:
+    storm = Storm(db, other)
+    at_once(storm.work)
+    assert len(storm.cache) <= 4
+    assert not any(storm.cache.get(key, (None,))[0] is PENDING for key in storm.sessions)
+    storm.cache.clear()
+    assert all(agent.closed.wait(5) for agent in storm.built)
+    assert storm.told == []
+
+
+def test_turns_of_one_key_one_after_another_never_miss_a_foreign_write(
+    db: SessionDB, other: SessionDB
+) -> None:
+    """Whatever the interleaving, an agent that is reused knows every row that is there."""
+    cache: AgentCache[set[int]] = AgentCache(db, clean_up=lambda *_: None)
+    one_turn = threading.Lock()
+
+    def ids() -> set[int]:
+        return {row["id"] for row in db.get_messages("s1")}
+
+    def work(number: int) -> None:
+        for _ in range(8):
+            if number % 4 == 0:
+                other.append_message("s1", "user", "from outside")
+                continue
+            with one_turn, cache.claim("k", "sig", "s1") as turn:
+                known = turn.keep(ids()) if turn.agent is None else turn.agent
+                assert turn.how != "reused" or max(known) >= cache["k"][2].last_id
+                ours = db.append_message("s1", "assistant", "ours")
+                known.add(int(ours))
+                turn.appended("s1", ours)
+
+    at_once(work, 16)
+    known = cache.get_or_build("k", "sig", "s1", ids)
+    assert known == ids()
+
+
+# -- while a loop goes on ----------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_an_async_claim_waits_for_a_build_without_blocking_the_loop(db: SessionDB) -> None:
+    cache: AgentCache[Agent] = AgentCache(db)
+    order: list[str] = []
+    agents: list[Agent] = []
+
+    async def turn(name: str) -> None:
+        async with cache.claim("k", "sig", "s1") as turn:
+            if turn.agent is None:
+                order.append(f"{name} builds")
+                await anyio.lowlevel.checkpoint()
+                turn.keep(Agent())
+            assert turn.agent is not None
+            agents.append(turn.agent)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            for name in ("a", "b", "c"):
+                group.start_soon(turn, name)
+    assert len(order) == 1
+    assert len(set(agents)) == 1
+
+
+@pytest.mark.anyio
+async def test_a_claim_that_is_cancelled_leaves_nothing_pending(db: SessionDB) -> None:
+    cache: AgentCache[Agent] = AgentCache(db)
+    held = anyio.Event()
+
+    async def build_forever() -> None:
+        async with cache.claim("k", "sig", "s1"):
+            held.set()
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(build_forever)
+            await held.wait()
+            group.cancel_scope.cancel()
+    assert "k" not in cache
+    assert how(cache, "k", "sig", "s1") == "new"
+
+
+@pytest.mark.anyio
+async def test_a_claim_whose_task_is_gone_before_it_was_had_is_given_up(db: SessionDB) -> None:
+    asked, answer = threading.Event(), threading.Event()
+    interrupting: Any = Interrupting(db)
+    cache: AgentCache[Agent] = AgentCache(interrupting, idle_s=-1.0)
+    how(cache, "k", "sig", "s1")
+
+    def hang() -> None:
+        asked.set()
+        answer.wait()
+
+    async def turn() -> None:
+        async with cache.claim("k", "sig", "s1"):
+            raise AssertionError
+
+    interrupting.meanwhile = [hang]
+    task = asyncio.create_task(turn())
+    with anyio.fail_after(10):
+        await anyio.to_thread.run_sync(asked.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        slot, _ = cache._table.get("k")
+        assert slot is not None
+        used_at = slot.used_at
+        answer.set()
+        while slot.used_at == used_at or cache.sweep() != ["k"]:
+            await anyio.lowlevel.checkpoint()

@@ -1,0 +1,184 @@
+"""Boundaries: finalize comes before reset, with the ids of both, and each of it comes once."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from session_core.hooks import Hooks
+
+FINALIZE, RESET = "on_session_finalize", "on_session_reset"
+MOMENT_S = 0.05
+
+
+@pytest.fixture
+def hooks() -> Hooks:
+    return Hooks(group=None, report=lambda *_: None)
+
+
+def recorded(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
+    """Return a list to which each call of a hook is added."""
+    seen: list[tuple[str, dict[str, Any]]] = []
+    for hook in ("on_session_start", FINALIZE, RESET):
+        hooks.add(hook, lambda _hook=hook, **given: seen.append((_hook, given)))
+    return seen
+
+
+def test_a_new_session_finalizes_the_old_id_before_it_resets_to_the_new(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    hooks.boundary("old", "new", "telegram", "new_session")
+    both = {
+        "platform": "telegram",
+        "reason": "new_session",
+        "old_session_id": "old",
+        "new_session_id": "new",
+    }
+    assert seen == [
+        (FINALIZE, {"session_id": "old", **both}),
+        (RESET, {"session_id": "new", **both}),
+    ]
+
+
+def test_an_expiry_finalizes_with_its_reason_and_without_a_new_id(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    report = hooks.boundary("s", None, "telegram", "session_expired")
+    given = {"session_id": "s", "platform": "telegram", "reason": "session_expired"}
+    assert seen == [(FINALIZE, given)]
+    assert report.reset is None
+
+
+def test_what_is_finalized_is_the_old_id_and_what_is_reset_to_the_new_for_those_that_ask(
+    hooks: Hooks,
+) -> None:
+    seen: list[Any] = []
+    for hook in (FINALIZE, RESET):
+        hooks.add(
+            hook,
+            lambda old_session_id, new_session_id: seen.append((old_session_id, new_session_id)),
+        )
+    hooks.boundary("old", None, "cli")
+    hooks.boundary(None, "new", "cli")
+    assert seen == [("old", None), (None, "new")]
+
+
+def test_a_shutdown_finalizes_each_running_session(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    for session_id in ("a", "b"):
+        hooks.boundary(session_id, None, "gateway", "shutdown")
+    given = {"platform": "gateway", "reason": "shutdown"}
+    assert seen == [(FINALIZE, {"session_id": id_, **given}) for id_ in ("a", "b")]
+
+
+def test_a_close_finalizes_without_a_reason(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    hooks.boundary("s", None, "tui")
+    assert seen == [(FINALIZE, {"session_id": "s", "platform": "tui"})]
+
+
+def test_a_first_session_has_nothing_to_finalize(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    report = hooks.boundary(None, "new", "cli")
+    assert seen == [(RESET, {"session_id": "new", "platform": "cli"})]
+    assert report.finalize is None
+
+
+def test_a_failing_finalize_does_not_keep_the_reset_from_coming(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    hooks.add(FINALIZE, lambda: 1 / 0)
+    report = hooks.boundary("old", "new", "cli")
+    assert [hook for hook, _ in seen] == [FINALIZE, RESET]
+    assert [fault.how for fault in report.failed] == ["raised"]
+
+
+def test_a_boundary_is_passed_once(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    hooks.boundary("old", None, "cli", "session_expired")
+    report = hooks.boundary("old", "new", "cli", "new_session")
+    assert [(hook, given["reason"]) for hook, given in seen] == [
+        (FINALIZE, "session_expired"),
+        (RESET, "new_session"),
+    ]
+    assert report.finalize is not None
+    assert report.finalize.repeated
+
+
+@pytest.mark.parametrize("beginning", ["start", "reset", "reopened"])
+def test_a_session_that_began_again_is_finalized_again(hooks: Hooks, beginning: str) -> None:
+    seen = recorded(hooks)
+    hooks.boundary("s", None, "cli")
+    if beginning == "start":
+        hooks.once("on_session_start", session_id="s", platform="cli")
+    elif beginning == "reset":
+        hooks.boundary("other", "s", "cli")
+    else:
+        hooks.reopened("s")
+    hooks.boundary("s", None, "cli")
+    finalized = [hook for hook, given in seen if given["session_id"] == "s" and hook == FINALIZE]
+    assert finalized == [FINALIZE, FINALIZE]
+
+
+def test_switching_there_and_back_passes_each_boundary(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    for old, new in (("a", "b"), ("b", "a"), ("a", "b")):
+        hooks.boundary(old, new, "cli")
+    assert [(hook, given["session_id"]) for hook, given in seen] == [
+        (FINALIZE, "a"),
+        (RESET, "b"),
+        (FINALIZE, "b"),
+        (RESET, "a"),
+        (FINALIZE, "a"),
+        (RESET, "b"),
+    ]
+
+
+def test_a_session_starts_once_until_it_is_finalized(hooks: Hooks) -> None:
+    seen = recorded(hooks)
+    for _ in range(2):
+        hooks.once("on_session_start", session_id="s", platform="cli", model="m")
+    assert seen == [("on_session_start", {"session_id": "s", "platform": "cli", "model": "m"})]
+
+
+def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hooks: Hooks) -> None:
+    order: list[str] = []
+    barrier = threading.Barrier(16)
+    slow = threading.Event()
+
+    def finalize() -> None:
+        slow.wait(MOMENT_S)
+        order.append(FINALIZE)
+
+    hooks.add(FINALIZE, finalize)
+    hooks.add(RESET, lambda: order.append(RESET))
+
+    def race(number: int) -> None:
+        barrier.wait()
+        hooks.boundary("old", None if number % 2 else "new", "cli")
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert order == [FINALIZE, RESET]
+
+
+def test_hooks_of_compression_observe_and_what_they_return_is_ignored(hooks: Hooks) -> None:
+    seen: list[Any] = []
+
+    def before(session_id, message_count, in_place):
+        seen.append((session_id, message_count, in_place))
+        return "another prompt"
+
+    hooks.add("before_compression", before)
+    hooks.add("after_compression", lambda **given: seen.append(given))
+    first = hooks.call(
+        "before_compression", session_id="s", platform="cli", in_place=True, message_count=40
+    )
+    hooks.call(
+        "after_compression", session_id="t", platform="cli", old_session_id="s", in_place=False
+    )
+    after = {"session_id": "t", "platform": "cli", "old_session_id": "s", "in_place": False}
+    assert seen == [("s", 40, True), after]
+    assert first.failed == ()

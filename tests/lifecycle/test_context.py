@@ -1,0 +1,206 @@
+"""The current session: each turn sees its own, and so do the subprocesses that it starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import copy_context
+
+import anyio
+import pytest
+
+from session_core import context
+from session_core.context import (
+    NAMES,
+    child_env,
+    current_session_id,
+    get_session_env,
+    session_context,
+    set_current_session_id,
+)
+from session_core.errors import InvalidInput
+from session_core.keys import Platform
+
+ID = "HERMES_SESSION_ID"
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No variable is set, in this context or in the process."""
+    for name in NAMES.values():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(context._Process, "has_contexts", False)
+    token = context._variables.set({})
+    yield
+    context._variables.reset(token)
+
+
+def test_the_current_session_is_set_in_the_context_and_in_the_environment() -> None:
+    set_current_session_id("s1")
+    assert (get_session_env(ID), os.environ[ID], current_session_id()) == ("s1", "s1", "s1")
+
+
+def test_no_session_is_cleared_in_both() -> None:
+    set_current_session_id("s1")
+    set_current_session_id(None)
+    assert (get_session_env(ID, "default"), os.environ.get(ID)) == ("", None)
+    assert current_session_id() is None
+
+
+def test_an_unset_variable_falls_back_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "42")
+    assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == "42"
+
+
+def test_an_unset_variable_that_is_nowhere_is_the_default() -> None:
+    assert get_session_env("HERMES_SESSION_CHAT_ID") == ""
+    assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == "default"
+
+
+def test_a_cleared_variable_does_not_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "42")
+    for cleared in ("", None):
+        with session_context(chat_id=cleared):
+            assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == ""
+
+
+def test_a_context_sets_what_it_names_and_restores_what_was_there() -> None:
+    with session_context(session_id="outer", platform=Platform.TELEGRAM, chat_id=42):
+        with session_context(session_id="inner", HERMES_UI_SESSION_ID="tab"):
+            inner = [get_session_env(NAMES[name]) for name in ("session_id", "platform", "chat_id")]
+            assert inner == ["inner", "telegram", "42"]
+            assert get_session_env("HERMES_UI_SESSION_ID") == "tab"
+            set_current_session_id("rotated")
+            assert current_session_id() == "rotated"
+        assert current_session_id() == "outer"
+        assert get_session_env("HERMES_UI_SESSION_ID", "none") == "none"
+    assert "HERMES_SESSION_ID" not in context._variables.get()
+
+
+def test_a_context_restores_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), session_context(platform="cli"):
+        _ = 1 / 0
+    assert get_session_env("HERMES_SESSION_PLATFORM") == ""
+
+
+def test_a_context_that_inherits_nothing_takes_nothing_from_another_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HERMES_SESSION_USER_ID", "of the process")
+    with (
+        session_context(session_id="a", thread_id="7"),
+        session_context(inherit=False, session_id="b"),
+    ):
+        assert current_session_id() == "b"
+        assert get_session_env("HERMES_SESSION_THREAD_ID", "default") == ""
+        assert get_session_env("HERMES_SESSION_USER_ID", "default") == ""
+
+
+def test_an_unknown_variable_is_refused_and_nothing_is_set() -> None:
+    with pytest.raises(InvalidInput, match="no session variable 'chatid'"):
+        session_context(session_id="s", chatid=1).__enter__()
+    assert get_session_env(ID, "none") == "none"
+
+
+def test_a_child_gets_the_variables_of_the_context_and_the_rest_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOMETHING_ELSE", "kept")
+    before = dict(os.environ)
+    with session_context(session_id="s1", platform="telegram", chat_id=""):
+        env = child_env({"MORE": "1"})
+    assert os.environ == before
+    assert env == {
+        **before,
+        "HERMES_SESSION_ID": "s1",
+        "HERMES_SESSION_PLATFORM": "telegram",
+        "HERMES_SESSION_CHAT_ID": "",
+        "MORE": "1",
+    }
+
+
+def test_a_real_child_sees_the_session_of_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_current_session_id("of the process")
+    with session_context(session_id="of the turn"):
+        code = f"import os; print(os.environ[{ID!r}])"
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            env=child_env(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert ran.stdout.strip() == "of the turn"
+
+
+def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behind() -> None:
+    def turn() -> None:
+        with session_context(platform="telegram"):
+            set_current_session_id("of another turn")
+
+    copy_context().run(turn)
+    assert os.environ[ID] == "of another turn"
+    assert ID not in child_env()
+
+
+def test_a_program_without_contexts_passes_its_one_session_on() -> None:
+    copy_context().run(set_current_session_id, "the one")
+    assert child_env()[ID] == "the one"
+
+
+def test_a_session_that_the_process_was_started_with_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(ID, "given from outside")
+    with session_context(platform="cli"):
+        assert child_env()[ID] == "given from outside"
+
+
+def test_threads_at_once_each_see_their_own() -> None:
+    barrier = threading.Barrier(32)
+    seen: dict[int, list[str]] = {}
+
+    def turn(number: int) -> None:
+        with session_context(session_id=f"s{number}", chat_id=number):
+            barrier.wait()
+            set_current_session_id(f"s{number} rotated")
+            barrier.wait()
+            seen[number] = [
+                get_session_env(ID),
+                child_env()[ID],
+                get_session_env("HERMES_SESSION_CHAT_ID"),
+            ]
+
+    threads = [threading.Thread(target=turn, args=(number,)) for number in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {
+        number: [f"s{number} rotated", f"s{number} rotated", str(number)] for number in range(32)
+    }
+
+
+@pytest.mark.anyio
+async def test_tasks_at_once_each_see_their_own_in_worker_threads_too() -> None:
+    seen: dict[int, list[str | None]] = {}
+    everybody = anyio.Event()
+    begun = []
+
+    async def turn(number: int) -> None:
+        with session_context(session_id=f"s{number}"):
+            set_current_session_id(f"s{number} rotated")
+            begun.append(number)
+            if len(begun) == 32:
+                everybody.set()
+            await everybody.wait()
+            in_thread = await anyio.to_thread.run_sync(current_session_id)
+            seen[number] = [current_session_id(), in_thread]
+
+    async with anyio.create_task_group() as group:
+        for number in range(32):
+            group.start_soon(turn, number)
+    assert seen == {number: [f"s{number} rotated"] * 2 for number in range(32)}

@@ -1,0 +1,549 @@
+"""Hooks: who is called with what, that nobody is harmed, and that a boundary is passed once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+import anyio
+import pytest
+
+from session_core.context import current_session_id, session_context, set_current_session_id
+from session_core.errors import InvalidInput
+from session_core.hooks import Hooks, hookimpl
+from session_core.keys import Platform
+
+FINALIZE, RESET = "on_session_finalize", "on_session_reset"
+SHORT_S = 0.05
+
+
+@pytest.fixture
+def told() -> list[tuple[str, BaseException | None]]:
+    """What was reported."""
+    return []
+
+
+@pytest.fixture
+def hooks(told: list[tuple[str, BaseException | None]]) -> Hooks:
+    return Hooks(group=None, report=lambda what, error: told.append((what, error)))
+
+
+@pytest.fixture
+def impatient() -> Hooks:
+    """Hooks that wait for a moment only."""
+    return Hooks(group=None, timeout_s=SHORT_S, report=lambda *_: None)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Something to hang on, until the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def noting(seen: list[Any]) -> Callable[[str], None]:
+    """Return an implementation that notes for which session it was called."""
+
+    def note(session_id: str) -> None:
+        seen.append(session_id)
+
+    return note
+
+
+# -- what an implementation is given -----------------------------------------------------------
+
+
+def test_an_implementation_may_take_only_session_id_and_platform(hooks: Hooks) -> None:
+    seen = []
+    hooks.add(FINALIZE, lambda session_id, platform: seen.append((session_id, platform)))
+    report = hooks.call(FINALIZE, session_id="s", platform="cli", reason="shutdown")
+    assert seen == [("s", "cli")]
+    assert (len(report.called), report.failed) == (1, ())
+
+
+def test_an_implementation_with_kwargs_gets_all_that_is_given(hooks: Hooks) -> None:
+    seen: list[dict[str, Any]] = []
+    hooks.add(FINALIZE, lambda **given: seen.append(given))
+    hooks.call(FINALIZE, session_id="s", platform="cli", extra=1)
+    assert seen == [{"session_id": "s", "platform": "cli", "extra": 1}]
+
+
+def test_reason_and_both_ids_are_there_for_those_that_ask(hooks: Hooks) -> None:
+    seen = []
+
+    def implementation(reason, new_session_id, old_session_id, session_id, **rest):
+        seen.append((session_id, reason, old_session_id, new_session_id, sorted(rest)))
+
+    hooks.add(FINALIZE, implementation)
+    hooks.boundary("old", "new", "cli", "new_session")
+    assert len(seen) == 1
+    assert seen[0][:4] == ("old", "new_session", "old", "new")
+
+
+def test_what_is_not_known_at_this_moment_is_none(hooks: Hooks) -> None:
+    seen = []
+    hooks.add("on_session_end", lambda task_id, completed=True: seen.append((task_id, completed)))
+    hooks.call("on_session_end", session_id="s", platform="cli")
+    assert seen == [(None, True)]
+
+
+def test_positional_only_and_partial_functions_are_called(hooks: Hooks) -> None:
+    seen = []
+
+    def implementation(mark, session_id, /, *, platform):
+        seen.append((mark, session_id, platform))
+
+    hooks.add(RESET, partial(implementation, "mark"))
+    hooks.call(RESET, session_id="s", platform="tui")
+    assert seen == [("mark", "s", "tui")]
+
+
+def test_a_platform_is_given_as_its_string(hooks: Hooks) -> None:
+    seen: list[Any] = []
+    hooks.add(RESET, lambda platform, **_: seen.append(platform))
+    hooks.call(RESET, session_id="s", platform=Platform.TELEGRAM)
+    assert seen == ["telegram"]
+    assert type(seen[0]) is str
+
+
+def test_an_argument_that_no_hook_has_is_refused(hooks: Hooks) -> None:
+    with pytest.raises(InvalidInput, match="no argument 'user_id'"):
+        hooks.add(RESET, lambda user_id: user_id)
+    assert hooks.names() == []
+
+
+def test_a_hook_that_is_not_there_is_refused(hooks: Hooks) -> None:
+    with pytest.raises(InvalidInput, match="no hook 'on_session_stop'"):
+        hooks.add("on_session_stop", lambda: None)
+
+
+# -- where implementations come from -----------------------------------------------------------
+
+
+class Marked:
+    """A plugin as pluggy has them."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, ...]] = []
+
+    @hookimpl(tryfirst=True)
+    def on_session_reset(self, session_id: str) -> None:
+        """Be called first."""
+        self.seen.append((RESET, session_id))
+
+    @hookimpl(specname="on_session_finalize")
+    def farewell(self, session_id: str, platform: str) -> None:
+        """Be called by another name."""
+        self.seen.append((FINALIZE, session_id, platform))
+
+
+class Named:
+    """A plugin that only has functions of the right names."""
+
+    seen: list[str] = []  # noqa: RUF012 -- shared on purpose, to be looked at
+
+    def on_session_start(self, session_id: str) -> None:
+        """Be called by its name."""
+        self.seen.append(session_id)
+
+    def something_else(self) -> None:
+        """Never be called."""
+        raise AssertionError
+
+
+def test_a_plugin_with_marked_functions_is_called(hooks: Hooks) -> None:
+    plugin = Marked()
+    assert hooks.register(plugin) == "Marked"
+    hooks.boundary("old", "new", "cli")
+    assert plugin.seen == [(FINALIZE, "old", "cli"), (RESET, "new")]
+
+
+def test_a_plugin_with_named_functions_needs_no_marks(hooks: Hooks) -> None:
+    Named.seen.clear()
+    hooks.register(Named)
+    hooks.call("on_session_start", session_id="s", platform="cli")
+    assert Named.seen == ["s"]
+
+
+def test_a_function_named_like_its_hook_registers_as_it_is(hooks: Hooks) -> None:
+    seen = []
+
+    @hooks.register
+    def on_session_reset(session_id: str) -> None:
+        seen.append(session_id)
+
+    hooks.call(RESET, session_id="s", platform="cli")
+    assert seen == ["s"]
+
+
+def test_a_plugin_without_hooks_is_refused(hooks: Hooks) -> None:
+    with pytest.raises(InvalidInput, match="has no hook"):
+        hooks.register(object())
+    assert hooks.names() == []
+
+
+def test_a_plugin_that_asks_for_what_there_is_not_is_refused_whole(hooks: Hooks) -> None:
+    class Wrong:
+        @hookimpl
+        def on_session_reset(self, session_id):
+            """Be right."""
+
+        @hookimpl
+        def on_session_finalize(self, user_id):
+            """Be wrong."""
+
+    with pytest.raises(InvalidInput, match="is refused"):
+        hooks.register(Wrong())
+    assert hooks.names() == []
+    assert hooks.call(RESET, session_id="s", platform="cli").called == ()
+
+
+def test_a_misspelt_mark_is_refused(hooks: Hooks) -> None:
+    class Misspelt:
+        @hookimpl
+        def on_session_finalise(self, session_id):
+            """Never be called."""
+
+    with pytest.raises(InvalidInput, match="on_session_finalise"):
+        hooks.register(Misspelt())
+
+
+def test_a_wrapper_is_refused_since_hooks_observe(hooks: Hooks) -> None:
+    class Wrapper:
+        @hookimpl(wrapper=True)
+        def on_session_reset(self):
+            return (yield)
+
+    with pytest.raises(InvalidInput, match="observe"):
+        hooks.register(Wrapper())
+    assert hooks.names() == []
+
+
+def test_the_same_plugin_is_registered_once(hooks: Hooks) -> None:
+    plugin = Marked()
+    hooks.register(plugin)
+    with pytest.raises(InvalidInput):
+        hooks.register(plugin)
+    hooks.call(RESET, session_id="s", platform="cli")
+    assert plugin.seen == [(RESET, "s")]
+
+
+def test_what_is_removed_is_not_called_any_more(hooks: Hooks) -> None:
+    seen: list[str] = []
+    names = [hooks.add(RESET, noting(seen)) for _ in range(2)]
+    names.append(hooks.register(Named))
+    assert len(set(names)) == 3
+    assert [hooks.remove(name) for name in names] == [True, True, True]
+    assert not hooks.remove(names[0])
+    hooks.call(RESET, session_id="s", platform="cli")
+    assert (seen, hooks.names()) == ([], [])
+
+
+def entry_points(*found: metadata.EntryPoint) -> Callable[..., metadata.EntryPoints]:
+    return lambda *, group: metadata.EntryPoints(found).select(group=group)
+
+
+def test_installed_plugins_are_called_and_a_broken_one_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = type(sys)("a_plugin_module")
+    module.seen = []  # type: ignore[attr-defined]
+    module.on_session_reset = noting(module.seen)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "a_plugin_module", module)
+    installed = [
+        metadata.EntryPoint("broken", "no_such_module_at_all", "mcp_sessions"),
+        metadata.EntryPoint("works", "a_plugin_module", "mcp_sessions"),
+        metadata.EntryPoint("foreign", "a_plugin_module", "another_group"),
+    ]
+    monkeypatch.setattr(metadata, "entry_points", entry_points(*installed))
+    hooks = Hooks(report=lambda *_: None)
+    first = hooks.call(RESET, session_id="s", platform="cli")
+    assert (first.called, module.seen) == (("works.on_session_reset",), ["s"])
+    assert [(fault.plugin, fault.how) for fault in first.failed] == [("broken", "refused")]
+    assert hooks.call(RESET, session_id="t", platform="cli").failed == ()
+
+
+def test_the_entry_point_group_of_this_environment_is_read_without_a_fault() -> None:
+    assert Hooks().call(RESET, session_id="s", platform="cli").failed == ()
+
+
+# -- nobody is harmed --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
+def test_one_that_raises_keeps_no_other_from_being_called(
+    hooks: Hooks, told: list[Any], error: BaseException
+) -> None:
+    seen = []
+
+    def fails(session_id):
+        raise error
+
+    hooks.add(RESET, noting(seen))
+    name = hooks.add(RESET, fails)
+    hooks.add(RESET, noting(seen))
+    report = hooks.call(RESET, session_id="s", platform="cli")
+    assert seen == ["s", "s"]
+    assert len(report.called) == 3
+    assert [(fault.plugin, fault.how, fault.error) for fault in report.failed] == [
+        (name, "raised", error)
+    ]
+    assert [error for _, error in told] == [error]
+
+
+def test_one_that_hangs_is_left_behind_and_reported(
+    impatient: Hooks, gate: threading.Event
+) -> None:
+    seen = []
+    impatient.add(RESET, noting(seen))
+    impatient.add(RESET, gate.wait)
+    impatient.add(RESET, noting(seen))
+    before = time.monotonic()
+    report = impatient.call(RESET, session_id="s", platform="cli")
+    assert time.monotonic() - before < 2
+    assert [fault.how for fault in report.failed] == ["timed_out"]
+    assert seen == ["s", "s"]
+
+
+def test_one_that_hangs_each_time_is_left_out_until_it_has_ended(
+    impatient: Hooks, gate: threading.Event
+) -> None:
+    threads = []
+
+    def hangs() -> None:
+        threads.append(threading.current_thread())
+        gate.wait()
+
+    impatient.add(RESET, hangs)
+    hows = [
+        impatient.call(RESET, session_id=str(number), platform="cli").failed[0].how
+        for number in range(5)
+    ]
+    assert hows == ["timed_out"] * 3 + ["left_out"] * 2
+    gate.set()
+    for thread in threads:
+        thread.join(5)
+    report = impatient.call(RESET, session_id="s", platform="cli")
+    assert (len(report.called), report.failed) == (1, ())
+
+
+def test_a_hook_is_called_with_the_context_of_its_caller_and_cannot_change_it(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_SESSION_ID", "of the process")
+    seen = []
+
+    def implementation() -> None:
+        seen.append(current_session_id())
+        set_current_session_id("changed")
+
+    hooks.add(RESET, implementation)
+    with session_context(session_id="mine"):
+        hooks.call(RESET, session_id="s", platform="cli")
+        assert (seen, current_session_id()) == (["mine"], "mine")
+
+
+def test_an_async_one_is_run_to_its_end_by_a_sync_call(hooks: Hooks) -> None:
+    seen = []
+
+    async def implementation(session_id: str, **_: Any) -> None:
+        await asyncio.sleep(0)
+        seen.append(session_id)
+
+    hooks.add(RESET, implementation)
+    report = hooks.call(RESET, session_id="s", platform="cli")
+    assert (seen, report.failed) == (["s"], ())
+
+
+def test_an_async_one_that_raises_or_hangs_is_reported(impatient: Hooks) -> None:
+    ended = []
+
+    async def raises() -> None:
+        raise ValueError
+
+    async def hangs() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    impatient.add(RESET, raises)
+    impatient.add(RESET, hangs)
+    report = impatient.call(RESET, session_id="s", platform="cli")
+    assert sorted(fault.how for fault in report.failed) == ["raised", "timed_out"]
+    deadline = time.monotonic() + 5
+    while not ended and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert ended == [True]
+
+
+def test_a_broken_plugin_manager_is_reported_and_harms_nothing(
+    hooks: Hooks, told: list[Any]
+) -> None:
+    hooks._manager = None  # type: ignore[assignment]
+    report = hooks.boundary("old", "new", "cli", "new_session")
+    assert [fault.how for fault in report.failed] == ["dispatcher", "dispatcher"]
+    assert report.called == ()
+    assert len(told) == 2
+
+
+def test_an_unknown_hook_is_reported_and_not_raised(hooks: Hooks) -> None:
+    report = hooks.call("on_session_stop", session_id="s")
+    assert [fault.how for fault in report.failed] == ["dispatcher"]
+
+
+def test_a_thread_that_is_not_to_be_had_is_reported(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(thread: threading.Thread) -> None:
+        raise RuntimeError
+
+    hooks.add(RESET, lambda: None)
+    monkeypatch.setattr(threading.Thread, "start", refuses)
+    report = hooks.call(RESET, session_id="s", platform="cli")
+    assert [fault.how for fault in report.failed] == ["raised"]
+
+
+def test_a_report_that_fails_harms_nothing() -> None:
+    def report(what: str, error: BaseException | None) -> None:
+        raise OSError
+
+    hooks = Hooks(group=None, report=report)
+    hooks.add(RESET, lambda: 1 / 0)
+    assert [fault.how for fault in hooks.call(RESET, session_id="s").failed] == ["raised"]
+
+
+def test_a_fault_goes_to_the_log_by_default(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = Hooks(group=None)
+    name = hooks.add(RESET, lambda: 1 / 0)
+    with caplog.at_level(logging.WARNING, "session_core"):
+        hooks.call(RESET, session_id="s", platform="cli")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"hook on_session_reset of {name} raised: ZeroDivisionError"
+    ]
+
+
+# -- while a loop goes on ----------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_an_async_one_runs_on_the_loop_of_its_caller(hooks: Hooks) -> None:
+    loops = []
+    called = anyio.Event()
+
+    async def implementation() -> None:
+        loops.append(asyncio.get_running_loop())
+        called.set()
+
+    hooks.add(RESET, implementation)
+    report = await hooks.acall(RESET, session_id="s", platform="cli")
+    assert report.failed == ()
+    assert loops == [asyncio.get_running_loop()]
+    assert called.is_set()
+
+
+@pytest.mark.anyio
+async def test_a_slow_one_never_blocks_the_loop(gate: threading.Event) -> None:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    hooks.add(RESET, gate.wait)
+    reports = []
+
+    async def call() -> None:
+        reports.append(await hooks.acall(RESET, session_id="s", platform="cli"))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(call)
+            await anyio.lowlevel.checkpoint()
+            gate.set()
+    assert reports[0].failed == ()
+
+
+@pytest.mark.anyio
+async def test_an_async_one_that_hangs_on_the_loop_of_its_caller_is_cancelled(
+    impatient: Hooks,
+) -> None:
+    cancelled = asyncio.Event()
+
+    async def hangs() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    impatient.add(RESET, hangs)
+    with anyio.fail_after(5):
+        report = await impatient.acall(RESET, session_id="s", platform="cli")
+        await cancelled.wait()
+    assert [fault.how for fault in report.failed] == ["timed_out"]
+
+
+@pytest.mark.anyio
+async def test_an_async_one_that_will_not_be_cancelled_is_left_behind(impatient: Hooks) -> None:
+    let_go = asyncio.Event()
+    ended = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        ended.set()
+
+    impatient.add(RESET, stubborn)
+    with anyio.fail_after(5):
+        report = await impatient.acall(RESET, session_id="s", platform="cli")
+        assert [fault.how for fault in report.failed] == ["timed_out"]
+        let_go.set()
+        await ended.wait()
+
+
+@pytest.mark.anyio
+async def test_faults_of_an_awaited_call_are_reported_too(hooks: Hooks) -> None:
+    async def raises() -> None:
+        raise ValueError
+
+    hooks.add(RESET, raises)
+    hooks.add(RESET, lambda: 1 / 0)
+    report = await hooks.acall(RESET, session_id="s", platform="cli")
+    assert [fault.how for fault in report.failed] == ["raised", "raised"]
+    hooks._manager = None  # type: ignore[assignment]
+    boundary = await hooks.aboundary("old", "new", "cli")
+    assert [fault.how for fault in boundary.failed] == ["dispatcher", "dispatcher"]
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_caller_leaves_at_once_and_the_boundary_is_finished(
+    hooks: Hooks, gate: threading.Event
+) -> None:
+    order: list[str] = []
+    begun, done = threading.Event(), threading.Event()
+
+    def finalize() -> None:
+        begun.set()
+        gate.wait()
+        order.append(FINALIZE)
+
+    def reset() -> None:
+        order.append(RESET)
+        done.set()
+
+    hooks.add(FINALIZE, finalize)
+    hooks.add(RESET, reset)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(hooks.aboundary, "old", "new", "cli"))
+            await anyio.to_thread.run_sync(begun.wait)
+            group.cancel_scope.cancel()
+        gate.set()
+        await anyio.to_thread.run_sync(done.wait)
+    assert order == [FINALIZE, RESET]

@@ -1,0 +1,98 @@
+"""Other systems beside us: each in a virtual environment of its own, run in a process of its own.
+
+The environments stand in `.peers/` of this repository, or where `MCP_SESSIONS_PEERS` points, and
+are made at first use, which needs a package index. They are never imported into our own process:
+two SQLite libraries on one file drop each other's locks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+VERSIONS = ("3.13", "3.12", "3.11")
+"""The Pythons that every peer runs on, newest first."""
+
+ROOT = Path(__file__).parents[1]
+
+
+class PeerMissing(Exception):
+    """A peer could not be installed; the message says what it needs."""
+
+
+def peer_python(name: str, requirement: str, *, versions: Sequence[str] = VERSIONS) -> Path:
+    """Return the Python of the environment `name` that has `requirement`; make it if need be."""
+    folder = peers_folder() / name
+    python = _python_in(folder)
+    if not python.exists():
+        _make(folder, requirement, base_python(versions))
+    return python
+
+
+def peers_folder() -> Path:
+    """Return where the environments are."""
+    return Path(os.environ.get("MCP_SESSIONS_PEERS") or ROOT / ".peers").absolute()
+
+
+def base_python(versions: Sequence[str] = VERSIONS) -> str:
+    """Return a Python of one of these versions, this one if it is."""
+    for command in _candidates(versions):
+        if _version_of(command) in versions:
+            return command
+    raise PeerMissing(f"the peers need Python {' or '.join(versions)}; install one of them")
+
+
+def peer_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment in which a peer finds nobody's home but this one."""
+    kept = ("PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR")
+    env = {name: os.environ[name] for name in kept if name in os.environ}
+    own = {"HOME": str(home), "HERMES_HOME": str(home), "PYTHONIOENCODING": "utf-8"}
+    return env | own | dict(extra or {})
+
+
+def _candidates(versions: Sequence[str]) -> Iterator[str]:
+    yield sys.executable
+    for version in versions:
+        found = shutil.which(f"python{version}")
+        if found:
+            yield found
+
+
+def _version_of(command: str) -> str | None:
+    code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
+    asked = [command, "-c", code]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else None
+
+
+def _make(folder: Path, requirement: str, base: str) -> None:
+    """Build it beside its place and move it there, so that it is whole or not there at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        _run([base, "-m", "venv", str(building)], requirement)
+        install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", requirement]
+        _run([str(_python_in(building)), *install], requirement)
+        try:
+            building.rename(folder)
+        except OSError:
+            if not _python_in(folder).exists():  # else another run was faster
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _run(command: list[str], requirement: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = "\n".join(done.stderr.strip().splitlines()[-15:]) or "no reason given"
+        raise PeerMissing(f"{requirement} could not be installed:\n{reason}")
+
+
+def _python_in(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")

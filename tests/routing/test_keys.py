@@ -1,0 +1,344 @@
+"""Which key a chat has, and what a source is when it is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_core.errors import InvalidInput
+from session_core.keys import (
+    Platform,
+    SessionSource,
+    build_session_key,
+    canonical_whatsapp_id,
+    check_session_id,
+    check_session_key,
+    platform_of,
+)
+
+
+def telegram(chat_id: str = "-100", chat_type: str = "group", **more: Any) -> SessionSource:
+    return SessionSource(platform="telegram", chat_id=chat_id, chat_type=chat_type, **more)
+
+
+def discord(chat_id: str, chat_type: str, **more: Any) -> SessionSource:
+    return SessionSource(platform="discord", chat_id=chat_id, chat_type=chat_type, **more)
+
+
+def whatsapp(chat_id: str, chat_type: str, **more: Any) -> SessionSource:
+    return SessionSource(platform="whatsapp", chat_id=chat_id, chat_type=chat_type, **more)
+
+
+# The table
+
+
+def test_a_direct_chat_has_a_key_of_its_own() -> None:
+    assert build_session_key(telegram("42", "dm")) == "agent:main:telegram:dm:42"
+
+
+def test_a_thread_in_a_direct_chat_has_a_key_of_its_own() -> None:
+    source = telegram("42", "dm", thread_id="99")
+    assert build_session_key(source) == "agent:main:telegram:dm:42:99"
+
+
+def test_a_direct_message_without_a_chat_goes_by_its_user() -> None:
+    assert build_session_key(telegram("", "dm", user_id="7")) == "agent:main:telegram:dm:7"
+
+
+def test_a_direct_message_of_nobody_has_the_bare_key() -> None:
+    assert build_session_key(telegram("", "dm")) == "agent:main:telegram:dm"
+
+
+def test_each_user_of_a_group_has_a_key() -> None:
+    assert build_session_key(telegram(user_id="7")) == "agent:main:telegram:group:-100:7"
+
+
+def test_a_group_shares_a_key_when_told_so() -> None:
+    key = build_session_key(telegram(user_id="7"), group_sessions_per_user=False)
+    assert key == "agent:main:telegram:group:-100"
+
+
+def test_a_thread_of_a_group_shares_a_key() -> None:
+    source = telegram(thread_id="5", user_id="7")
+    assert build_session_key(source) == "agent:main:telegram:group:-100:5"
+
+
+def test_each_user_of_a_thread_has_a_key_when_told_so() -> None:
+    source = telegram(thread_id="5", user_id="7")
+    key = build_session_key(source, thread_sessions_per_user=True)
+    assert key == "agent:main:telegram:group:-100:5:7"
+
+
+def test_a_thread_shares_a_key_where_groups_do() -> None:
+    source = telegram(thread_id="5", user_id="7")
+    key = build_session_key(source, group_sessions_per_user=False, thread_sessions_per_user=True)
+    assert key == "agent:main:telegram:group:-100:5"
+
+
+def test_the_other_id_of_a_user_comes_first() -> None:
+    source = discord("C1", "channel", user_id="7", user_id_alt="ALT")
+    assert build_session_key(source) == "agent:main:discord:channel:C1:ALT"
+
+
+def test_a_thread_that_is_its_own_chat_is_there_twice() -> None:
+    source = discord("TH1", "thread", thread_id="TH1", user_id="7")
+    assert build_session_key(source) == "agent:main:discord:thread:TH1:TH1"
+
+
+def test_a_profile_has_a_namespace() -> None:
+    key = build_session_key(telegram("42", "dm"), profile="coder")
+    assert key == "agent:coder:telegram:dm:42"
+
+
+def test_a_whatsapp_id_is_that_of_the_person() -> None:
+    source = whatsapp("60123456789:47@s.whatsapp.net", "dm")
+    assert build_session_key(source) == "agent:main:whatsapp:dm:60123456789"
+
+
+# Beside the table
+
+
+@pytest.mark.parametrize("profile", [None, "", "default"])
+def test_the_default_profile_is_main(profile: str | None) -> None:
+    key = build_session_key(telegram("42", "dm"), profile=profile)
+    assert key == "agent:main:telegram:dm:42"
+
+
+def test_the_profile_of_a_source_is_no_part_of_its_key_unless_it_is_given() -> None:
+    assert build_session_key(telegram("42", "dm", profile="coder")) == "agent:main:telegram:dm:42"
+
+
+def test_a_direct_message_without_a_chat_goes_by_its_thread() -> None:
+    assert build_session_key(telegram("", "dm", thread_id="9")) == "agent:main:telegram:dm:9"
+
+
+def test_the_group_on_whatsapp_keeps_its_id_and_its_users_do_not() -> None:
+    source = whatsapp("123@g.us", "group", user_id="+60:2@lid")
+    assert build_session_key(source) == "agent:main:whatsapp:group:123@g.us:60"
+
+
+def test_a_whatsapp_id_is_looked_up_where_there_is_a_map() -> None:
+    source = whatsapp("999@lid", "dm")
+    key = build_session_key(source, canonical_id={"999": "60123"}.__getitem__)
+    assert key == "agent:main:whatsapp:dm:60123"
+
+
+def test_a_whatsapp_user_whose_id_is_all_decoration_keeps_it() -> None:
+    assert build_session_key(whatsapp("", "dm", user_id="@lid")) == "agent:main:whatsapp:dm:@lid"
+
+
+def test_a_whatsapp_id_that_is_nothing_is_looked_up_nowhere() -> None:
+    assert canonical_whatsapp_id("+", {}.__getitem__) == ""
+
+
+def test_the_team_on_slack_is_no_part_of_the_key() -> None:
+    source = SessionSource(platform="slack", chat_id="C1", chat_type="dm", scope_id="T1")
+    assert build_session_key(source) == "agent:main:slack:dm:C1"
+
+
+def test_ids_that_are_numbers_become_text_in_a_key() -> None:
+    source = SessionSource(platform="telegram", chat_id=-100, chat_type="group", user_id=7)  # type: ignore[arg-type]
+    assert build_session_key(source) == "agent:main:telegram:group:-100:7"
+
+
+def test_the_platform_is_the_third_part_of_a_key() -> None:
+    assert platform_of("agent:main:telegram:dm:42") == "telegram"
+
+
+def test_a_short_key_has_no_platform() -> None:
+    assert platform_of("agent:main") == ""
+
+
+# Platforms
+
+
+def test_a_platform_is_its_string() -> None:
+    assert str(Platform.TELEGRAM) == f"{Platform.TELEGRAM}" == "telegram"
+
+
+def test_a_platform_is_known_in_any_case() -> None:
+    assert SessionSource(platform=" Telegram ", chat_id="1").platform is Platform.TELEGRAM
+
+
+def test_a_platform_of_a_plugin_is_a_string() -> None:
+    assert SessionSource(platform="IRC", chat_id="1").platform == "irc"
+
+
+def test_every_known_platform_is_there() -> None:
+    known = (
+        "local telegram discord whatsapp whatsapp_cloud slack signal mattermost matrix "
+        "homeassistant email sms dingtalk api_server webhook msgraph_webhook feishu wecom "
+        "wecom_callback weixin bluebubbles qqbot yuanbao relay"
+    )
+    assert [platform.value for platform in Platform] == known.split()
+
+
+# What is stored of a source
+
+ALWAYS = {
+    "platform": "telegram",
+    "chat_id": "-100",
+    "chat_name": None,
+    "chat_type": "group",
+    "user_id": None,
+    "user_name": None,
+    "thread_id": None,
+    "chat_topic": None,
+}
+IF_SET = {
+    "user_id_alt": "U",
+    "chat_id_alt": "C",
+    "scope_id": "S",
+    "guild_id": "S",
+    "parent_chat_id": "P",
+    "message_id": "M",
+    "profile": "coder",
+    "auto_thread_created": True,
+    "auto_thread_initial_name": "N",
+}
+
+
+def test_eight_fields_of_a_source_are_always_stored() -> None:
+    assert list(telegram().to_dict().items()) == list(ALWAYS.items())
+
+
+def test_the_other_fields_of_a_source_are_stored_in_their_order_where_they_are_set() -> None:
+    more = {name: value for name, value in IF_SET.items() if name != "guild_id"}
+    assert list(telegram(**more).to_dict().items()) == list({**ALWAYS, **IF_SET}.items())
+
+
+@pytest.mark.parametrize("name", [name for name in IF_SET if name not in ("scope_id", "guild_id")])
+def test_one_other_field_of_a_source_is_read_again(name: str) -> None:
+    stored = {**ALWAYS, name: IF_SET[name]}
+    assert SessionSource.from_dict(stored).to_dict() == stored
+
+
+def test_the_scope_is_read_under_its_older_name() -> None:
+    assert SessionSource.from_dict({**ALWAYS, "guild_id": "G"}).scope_id == "G"
+
+
+def test_the_scope_wins_over_its_older_name() -> None:
+    source = SessionSource.from_dict({**ALWAYS, "guild_id": "G", "scope_id": "S"})
+    assert (source.scope_id, source.guild_id) == ("S", "S")
+
+
+def test_what_is_not_known_of_a_source_is_kept() -> None:
+    stored = {**ALWAYS, "flavour": {"of": ["the", "month"]}}
+    assert SessionSource.from_dict(stored).to_dict() == stored
+
+
+@pytest.mark.parametrize("missing", ["platform", "chat_id"])
+def test_an_origin_needs_a_platform_and_a_chat(missing: str) -> None:
+    stored = {name: value for name, value in ALWAYS.items() if name != missing}
+    with pytest.raises(InvalidInput, match="an origin needs"):
+        SessionSource.from_dict(stored)
+
+
+@pytest.mark.parametrize("platform", [None, "", 5, True])
+def test_a_platform_is_text(platform: object) -> None:
+    with pytest.raises(InvalidInput):
+        SessionSource.from_dict({**ALWAYS, "platform": platform})
+
+
+def test_a_source_without_a_chat_is_stored_and_read_again() -> None:
+    source = SessionSource(platform="local", chat_id=None)  # type: ignore[arg-type]
+    assert SessionSource.from_dict(source.to_dict()) == source
+
+
+def test_a_chat_that_is_a_number_is_read_as_text() -> None:
+    assert SessionSource.from_dict({**ALWAYS, "chat_id": -100}).chat_id == "-100"
+
+
+def test_a_copy_of_a_source_changes_for_itself() -> None:
+    source = SessionSource.from_dict({**ALWAYS, "more": 1})
+    copy = source.copy()
+    copy.extra["more"], copy.chat_id = 2, "0"
+    assert (source.extra, source.chat_id) == ({"more": 1}, "-100")
+
+
+text = st.text(max_size=8)
+maybe = st.none() | text
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | text,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(text, inner, max_size=2),
+    max_leaves=4,
+)
+sources = st.builds(
+    SessionSource,
+    platform=st.sampled_from([*Platform, "irc"]),
+    chat_id=text,
+    chat_type=st.sampled_from(["dm", "group", "channel", "thread"]),
+    auto_thread_created=st.booleans(),
+    **dict.fromkeys(
+        ["chat_name", "user_id", "user_name", "thread_id", "chat_topic"],
+        maybe,
+    ),
+    **dict.fromkeys(
+        [
+            "user_id_alt",
+            "chat_id_alt",
+            "scope_id",
+            "parent_chat_id",
+            "message_id",
+            "profile",
+            "auto_thread_initial_name",
+        ],
+        st.none() | st.text(min_size=1, max_size=8),
+    ),
+    extra=st.dictionaries(st.text("xyz", min_size=1, max_size=4), values, max_size=2),
+)
+
+
+@given(sources)
+def test_a_source_comes_back_as_it_was_stored(source: SessionSource) -> None:
+    assert SessionSource.from_dict(source.to_dict()) == source
+
+
+@given(sources, st.booleans(), st.booleans())
+def test_a_key_begins_with_its_platform_and_type(
+    source: SessionSource, per_user: bool, per_thread: bool
+) -> None:
+    key = build_session_key(source, per_user, per_thread)
+    assert key.startswith(f"agent:main:{source.platform}:{source.chat_type}")
+    assert platform_of(key) == str(source.platform)
+
+
+# What may become part of a file name
+
+
+@pytest.mark.parametrize("name", ["a..b", "..", "C:x", "d:", "é:x"])
+@pytest.mark.parametrize("check", [check_session_id, check_session_key])
+def test_neither_id_nor_key_leaves_its_folder(check: Any, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        check(name)
+
+
+@pytest.mark.parametrize("name", ["/x", "\\x"])
+def test_a_key_is_no_path_from_the_root(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_session_key(name)
+
+
+@pytest.mark.parametrize("name", ["a/b", "/x", "a\\b"])
+def test_an_id_is_no_path(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_session_id(name)
+
+
+@pytest.mark.parametrize("name", ["", None, 5, ["x"]])
+@pytest.mark.parametrize("check", [check_session_id, check_session_key])
+def test_what_is_no_text_is_neither_id_nor_key(check: Any, name: object) -> None:
+    with pytest.raises(InvalidInput):
+        check(name)
+
+
+@pytest.mark.parametrize("key", ["agent:main:google_chat:group:spaces/X", "agent:main:x:a\\b"])
+def test_a_key_may_have_a_path_inside(key: str) -> None:
+    assert check_session_key(key) == key
+
+
+def test_an_id_of_the_usual_form_is_one() -> None:
+    assert check_session_id("20260101_000000_abcd1234") == "20260101_000000_abcd1234"

@@ -1,0 +1,266 @@
+"""When a chat starts afresh, and when its entry is dropped, to the second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import Any
+
+import pytest
+
+from session_core.routing.entries import SessionEntry
+from session_core.routing.policies import prunable, reset_reason, resume_expired
+from session_core.settings import SessionResetPolicy
+
+local = partial(datetime, 2026)
+"""A time of this year on the clock of the wall, as entries have them."""
+
+NOON = local(3, 10, 12)
+TICK = timedelta(microseconds=1)
+
+
+def entry(updated_at: datetime, **fields: Any) -> SessionEntry:
+    return SessionEntry(
+        session_key="agent:main:telegram:dm:42",
+        session_id="s1",
+        created_at=local(1, 1),
+        updated_at=updated_at,
+        **fields,
+    )
+
+
+def reason(
+    policy: SessionResetPolicy,
+    updated_at: datetime,
+    now: datetime = NOON,
+    active: Callable[[str], bool] | None = None,
+) -> str | None:
+    return reset_reason(entry(updated_at), policy, now, has_active_processes=active)
+
+
+def broken(_: str) -> bool:
+    raise OSError
+
+
+IDLE = SessionResetPolicy(mode="idle", idle_minutes=60)
+DAILY = SessionResetPolicy(mode="daily", at_hour=4)
+BOTH = SessionResetPolicy(mode="both", idle_minutes=60, at_hour=4)
+
+
+# Modes
+
+
+def test_no_mode_is_none_and_never_resets() -> None:
+    assert reason(SessionResetPolicy(), NOON - timedelta(days=999)) is None
+
+
+def test_an_unknown_mode_never_resets() -> None:
+    assert reason(SessionResetPolicy(mode="weekly"), NOON - timedelta(days=999)) is None
+
+
+def test_a_mode_is_known_in_small_letters_alone() -> None:
+    assert reason(SessionResetPolicy(mode="Idle"), NOON - timedelta(days=999)) is None
+
+
+# Idle
+
+
+def test_a_session_is_idle_after_its_minutes() -> None:
+    assert reason(IDLE, NOON - timedelta(minutes=60) - TICK) == "idle"
+
+
+def test_a_session_is_not_idle_at_its_last_minute() -> None:
+    assert reason(IDLE, NOON - timedelta(minutes=60)) is None
+
+
+def test_the_boundary_of_a_day_is_nothing_to_an_idle_policy() -> None:
+    assert reason(IDLE, NOON - timedelta(minutes=59), now=NOON) is None
+
+
+def test_half_a_minute_is_an_idle_time() -> None:
+    policy = SessionResetPolicy(mode="idle", idle_minutes=0.5)
+    assert reason(policy, NOON - timedelta(seconds=30)) is None
+    assert reason(policy, NOON - timedelta(seconds=30) - TICK) == "idle"
+
+
+def test_an_idle_time_without_end_never_comes() -> None:
+    policy = SessionResetPolicy(mode="idle", idle_minutes=10**30)
+    assert reason(policy, datetime.fromisoformat("0001-01-01")) is None
+
+
+# Daily
+
+
+def test_a_session_from_before_the_hour_is_reset() -> None:
+    assert reason(DAILY, local(3, 10, 3, 59, 59)) == "daily"
+
+
+def test_a_session_from_the_hour_itself_is_not_reset() -> None:
+    assert reason(DAILY, local(3, 10, 4)) is None
+
+
+def test_before_the_hour_the_boundary_is_that_of_yesterday() -> None:
+    now = local(3, 10, 3, 59, 59)
+    yesterday = local(3, 9, 4)
+    assert reason(DAILY, yesterday, now) is None
+    assert reason(DAILY, yesterday - TICK, now) == "daily"
+
+
+def test_at_the_hour_the_boundary_is_that_of_today() -> None:
+    at = local(3, 10, 4)
+    assert reason(DAILY, at - TICK, at) == "daily"
+    assert reason(DAILY, at - TICK, at - TICK) is None
+
+
+def test_midnight_is_an_hour() -> None:
+    policy = SessionResetPolicy(mode="daily", at_hour=0)
+    midnight = local(3, 10)
+    assert reason(policy, midnight - TICK, midnight) == "daily"
+    assert reason(policy, midnight, midnight) is None
+
+
+def test_an_idle_time_is_nothing_to_a_daily_policy() -> None:
+    assert reason(DAILY, NOON - timedelta(hours=7)) is None
+
+
+# Both
+
+
+def test_idle_is_the_reason_where_both_are() -> None:
+    assert reason(BOTH, NOON - timedelta(days=2)) == "idle"
+
+
+def test_daily_is_the_reason_where_the_session_was_not_idle() -> None:
+    at = local(3, 10, 4, 10)
+    assert reason(BOTH, at - timedelta(minutes=20), at) == "daily"
+
+
+def test_neither_is_none() -> None:
+    assert reason(BOTH, NOON - timedelta(minutes=60)) is None
+
+
+# What keeps a session
+
+
+@pytest.mark.parametrize("policy", [IDLE, DAILY, BOTH], ids=["idle", "daily", "both"])
+def test_a_time_in_the_future_never_resets(policy: SessionResetPolicy) -> None:
+    assert reason(policy, NOON + timedelta(days=2)) is None
+
+
+def test_a_process_at_work_keeps_a_session() -> None:
+    assert reason(BOTH, NOON - timedelta(days=9), active=lambda _: True) is None
+
+
+def test_a_process_that_has_ended_keeps_none() -> None:
+    assert reason(BOTH, NOON - timedelta(days=9), active=lambda _: False) == "idle"
+
+
+def test_processes_that_cannot_be_asked_keep_a_session() -> None:
+    assert reason(BOTH, NOON - timedelta(days=9), active=broken) is None
+
+
+def test_processes_are_asked_by_session_key_and_only_where_it_matters() -> None:
+    asked: list[str] = []
+    reason(IDLE, NOON, active=lambda key: bool(asked.append(key)))
+    assert asked == []
+    reason(IDLE, NOON - timedelta(days=1), active=lambda key: bool(asked.append(key)))
+    assert asked == ["agent:main:telegram:dm:42"]
+
+
+def test_a_time_with_a_zone_is_compared_all_the_same() -> None:
+    kept = entry(NOON)
+    kept.updated_at = (NOON - timedelta(days=9)).astimezone(timezone.utc)
+    assert reset_reason(kept, IDLE, NOON) == "idle"
+    assert prunable(kept, 5, NOON.astimezone())
+
+
+# Where the clock is changed, times are those of the wall
+
+
+def test_an_hour_that_is_skipped_resets_at_the_first_moment_after() -> None:
+    policy = SessionResetPolicy(mode="daily", at_hour=2)
+    before = local(3, 29, 1, 59)
+    assert reason(policy, before, local(3, 29, 3)) == "daily"
+
+
+def test_an_hour_that_comes_twice_resets_once() -> None:
+    policy = SessionResetPolicy(mode="daily", at_hour=2)
+    said = local(10, 25, 2, 30)
+    assert reason(policy, said, local(10, 25, 2, 10, fold=1)) is None
+
+
+# Resuming
+
+
+def resumes(policy: SessionResetPolicy, freshness_s: float = 3600, **fields: Any) -> bool:
+    fields = {"resume_pending": True, "updated_at": NOON - timedelta(hours=2)} | fields
+    return resume_expired(entry(**fields), policy, NOON, freshness_s)
+
+
+def test_a_session_that_waited_too_long_is_not_resumed() -> None:
+    assert resumes(DAILY, last_resume_marked_at=NOON - timedelta(hours=1) - TICK)
+
+
+def test_a_session_is_resumed_at_the_end_of_its_window() -> None:
+    assert not resumes(DAILY, last_resume_marked_at=NOON - timedelta(hours=1))
+
+
+def test_without_a_mark_the_last_message_counts() -> None:
+    assert resumes(DAILY)
+    assert not resumes(DAILY, updated_at=NOON - timedelta(hours=1))
+
+
+def test_a_session_is_always_resumed_where_nothing_resets() -> None:
+    assert not resumes(SessionResetPolicy())
+
+
+def test_an_unknown_mode_always_resumes() -> None:
+    assert not resumes(SessionResetPolicy(mode="weekly"))
+
+
+@pytest.mark.parametrize("freshness_s", [0, -1])
+def test_no_freshness_always_resumes(freshness_s: float) -> None:
+    assert not resumes(DAILY, freshness_s)
+
+
+def test_only_what_waits_is_too_late() -> None:
+    assert not resumes(DAILY, resume_pending=False)
+
+
+# Pruning
+
+
+def test_an_entry_is_dropped_after_its_days() -> None:
+    assert prunable(entry(NOON - timedelta(days=90) - TICK), 90, NOON)
+
+
+def test_an_entry_is_kept_on_its_last_day() -> None:
+    assert not prunable(entry(NOON - timedelta(days=90)), 90, NOON)
+
+
+def test_the_age_of_an_entry_is_that_of_its_last_message() -> None:
+    assert not prunable(entry(NOON), 1, NOON)
+
+
+@pytest.mark.parametrize("days", [None, 0, -1])
+def test_no_days_drop_nothing(days: int | None) -> None:
+    assert not prunable(entry(NOON - timedelta(days=999)), days, NOON)
+
+
+def test_a_suspended_entry_is_kept() -> None:
+    assert not prunable(entry(NOON - timedelta(days=999), suspended=True), 90, NOON)
+
+
+def test_an_entry_with_a_process_at_work_is_kept() -> None:
+    old = entry(NOON - timedelta(days=999))
+    assert not prunable(old, 90, NOON, lambda key: key == old.session_key)
+    assert prunable(old, 90, NOON, lambda key: key == old.session_id)
+
+
+def test_an_entry_whose_processes_cannot_be_asked_is_kept() -> None:
+    assert not prunable(entry(NOON - timedelta(days=999)), 90, NOON, broken)
+
+
+def test_more_days_than_a_calendar_has_drop_nothing() -> None:
+    assert not prunable(entry(datetime.fromisoformat("0001-01-01")), 10**30, NOON)

@@ -1,0 +1,123 @@
+"""How content and JSON columns are stored, and how they read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_core import InvalidInput
+from session_core.state import content
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.lists(VALUES) | st.dictionaries(st.text(), VALUES))
+def test_a_list_or_mapping_reads_as_it_was_stored(value: Any) -> None:
+    stored = content.encode(value)
+    assert isinstance(stored, str)
+    assert stored.startswith("\x00json:")
+    assert stored.isascii()
+    assert content.decode(stored) == value
+
+
+@given(st.text() | st.none() | st.binary() | st.integers() | st.floats(allow_nan=False))
+def test_what_is_no_list_is_stored_as_it_is(value: Any) -> None:
+    assert content.encode(value) == value
+
+
+@pytest.mark.parametrize(
+    "stored", ["plain", "", None, b"\x00json:[1]", "\x00json:", "\x00json:{", "\x00json", 5, 1.5]
+)
+def test_what_is_not_behind_the_marker_is_left_alone(stored: Any) -> None:
+    assert content.decode(stored) == stored
+
+
+def test_json_that_is_nested_too_deep_is_left_as_text() -> None:
+    deep = "[" * 200_000 + "]" * 200_000
+    assert content.decode(content.MARKER + deep) == content.MARKER + deep
+    assert content.decode_json(deep) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        (r'["\ud83d"]', ["\ufffd"]),
+        (r'["\uD83D"]', ["\ufffd"]),
+        (r'{"\udc00": [{"a": "x\ud800y"}]}', {"\ufffd": [{"a": "x\ufffdy"}]}),
+        (r'["\ud83d\ude80"]', ["🚀"]),
+    ],
+)
+def test_half_a_character_behind_an_escape_is_mended(stored: str, read: Any) -> None:
+    assert content.decode(content.MARKER + stored) == read
+    assert content.decode_json(stored) == read
+
+
+def test_half_a_character_in_text_is_mended() -> None:
+    assert content.encode("a\ud83db") == "a\ufffdb"
+    assert content.encode_json("a\ud83db") == "a\ufffdb"
+    assert content.clean_text("🚀 whole") == "🚀 whole"
+
+
+@pytest.mark.parametrize("value", [{1, 2}, [object()], {"a": b"raw"}, {(1, 2): 3}, object()])
+def test_what_is_no_json_is_invalid(value: Any) -> None:
+    with pytest.raises(InvalidInput):
+        content.encode(value)
+    with pytest.raises(InvalidInput):
+        content.encode_json(value)
+
+
+def test_a_list_that_holds_itself_is_invalid() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(InvalidInput):
+        content.encode(endless)
+
+
+@pytest.mark.parametrize("nothing", [None, [], {}])
+def test_an_empty_json_column_is_null(nothing: Any) -> None:
+    assert content.encode_json(nothing) is None
+
+
+@pytest.mark.parametrize("nothing", [None, "", "{", "nope", 5, b"\xff"])
+def test_a_broken_json_column_reads_as_none(nothing: Any) -> None:
+    assert content.decode_json(nothing) in (None, 5)
+
+
+def test_a_json_column_takes_text_as_it_is() -> None:
+    assert content.encode_json('[{"id": 1}]') == '[{"id": 1}]'
+    assert content.decode_json(content.encode_json([{"id": 1}])) == [{"id": 1}]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (None, ""),
+        ("x", "x"),
+        (b"caf\xc3\xa9 \xff", "café \ufffd"),
+        (5, "5"),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "b"}}], "a"),
+        (
+            [{"type": "input_text", "text": "a"}, "b", {"type": "output_text", "text": "c"}],
+            "a\nb\nc",
+        ),
+        ([{"text": "a"}, {"text": 5}, None, 7], "a"),
+        ({"type": "text", "text": "a"}, "a"),
+        ({"type": "tool_result", "content": [{"type": "text", "text": "a"}]}, "a"),
+        ({"type": "image"}, ""),
+    ],
+)
+def test_the_plain_text_is_what_a_person_would_read(given: Any, text: str) -> None:
+    assert content.plain_text(given) == text
+
+
+def test_the_marker_is_the_one_on_disk() -> None:
+    assert content.encode(["é"]) == "\x00json:" + json.dumps(["é"])

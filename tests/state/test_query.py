@@ -1,0 +1,153 @@
+"""What a typed query is understood as, and what it matches."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_core.state import matcher, query, questions, searchable, snippet
+from session_core.state.query import And, Leaf, Not, Or, Query
+
+A, B, C = Leaf("a1"), Leaf("b1"), Leaf("c1")
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "node"),
+    [
+        ("", "empty", None),
+        ("a1", "words", A),
+        ("a1 b1 a1", "words", And((A, B))),
+        ("a1*", "syntax", Leaf("a1", prefix=True)),
+        ('"a1 b1"', "syntax", Leaf("a1 b1")),
+        ('"a1 b1"* c1', "syntax", And((Leaf("a1 b1", prefix=True), C))),
+        ("\u201ca1 b1\u201d", "syntax", Leaf("a1 b1")),
+        ("a1 AND b1", "syntax", And((A, B))),
+        ("a1 OR b1", "syntax", Or((A, B))),
+        ("a1 NOT b1", "syntax", And((A, Not(B)))),
+        ("a1 AND NOT b1", "syntax", And((A, Not(B)))),
+        ("a1 b1 OR c1", "syntax", Or((And((A, B)), C))),
+        ("a1 AND (b1 OR c1)", "syntax", And((A, Or((B, C))))),
+        ("a1 and b1", "words", And((A, Leaf("and"), B))),
+        ("f(a1) b1", "words", And((Leaf("f(a1)"), B))),
+        ("a1 AND", "text", And((A, Leaf("AND")))),
+        ("NOT a1", "text", And((Leaf("NOT"), A))),
+        ("a1 OR NOT b1", "text", And((A, Leaf("OR"), Leaf("NOT"), B))),
+        ('"a1', "text", A),
+        ('a1"b1"', "text", And((A, Leaf("b1")))),
+        ("->", "literal", Leaf("->")),
+        ("*", "literal", Leaf("*")),
+    ],
+)
+def test_a_query_is_understood(typed: str, kind: str, node: object) -> None:
+    understood = query.parse(typed)
+    assert (understood.kind, understood.node) == (kind, node)
+
+
+@given(st.text(max_size=300))
+def test_every_text_is_understood(typed: str) -> None:
+    assert isinstance(query.parse(typed), Query)
+
+
+@pytest.mark.parametrize(
+    "typed", ["(" * 3000, "a AND " * 2000, "(a OR " * 400, '"' * 4001, "x" * 9999]
+)
+def test_a_monstrous_query_is_understood(typed: str) -> None:
+    assert len(query.parse(typed).text) <= query.MAX_LENGTH
+
+
+@given(st.text(alphabet='ab"()* ANDORT:^-', max_size=40))
+def test_what_is_typed_is_always_quoted(typed: str) -> None:
+    node = query.parse(typed).node
+    if node is None:
+        return
+    text = query.expression(node, lambda leaf: query.quoted(leaf.text)) or ""
+    outside = re.sub(r'"(?:[^"]|"")*"', "", text)
+    assert re.fullmatch(r"(?:AND|OR|NOT|[()\s])*", outside)
+
+
+def test_an_expression_excludes_only_what_it_knows_exactly() -> None:
+    known = {"a1": '"a1"', "b1": '"b1"', "c1": None}
+    node = And((A, Not(And((B, C)))))
+    assert query.expression(node, lambda leaf: known[leaf.text]) == '"a1"'
+    assert query.expression(And((A, Not(B))), lambda leaf: known[leaf.text]) == '("a1" NOT ("b1"))'
+    assert query.expression(Or((A, C)), lambda leaf: known[leaf.text]) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "text", "matches"),
+    [
+        ("cat", "a cat.", True),
+        ("cat", "concatenate", False),
+        ("cat*", "category", True),
+        ("cat*", "concat", False),
+        ("foo_bar.baz", "see foo_bar.baz", True),
+        ("foo_bar", "foobar", False),
+        ('"a b"', "a, b", True),
+        ('"a b"', "a x b", False),
+        ("a NOT b", "a c", True),
+        ("a NOT b", "a b", False),
+        ("数据", "使用数据库", True),
+        ("数据", "数\n据", True),
+        ("数据", "据数", False),
+        ("python", "使用python开发", True),
+        ("café", "CAFE", True),
+        ("cafe\u0301", "café", True),
+        ("ΟΔΟΣ", "οδός", True),
+        ("✅", "done✅", True),
+    ],
+)
+def test_a_text_matches(typed: str, text: str, matches: bool) -> None:
+    node = query.parse(typed).node
+    assert node is not None
+    assert matcher.matches(node, searchable.fold(text)) is matches
+
+
+@given(st.text(max_size=60))
+def test_folding_twice_changes_nothing(text: str) -> None:
+    once = searchable.fold(text)
+    assert searchable.fold(once) == once or any(unicodedata.category(one) == "Lu" for one in once)
+
+
+def test_images_are_no_text_and_other_json_is() -> None:
+    parts = '\x00json:[{"type": "image_url", "image_url": {"url": "data:x"}}, {"text": "hi"}]'
+    assert searchable.of(parts, None, None) == "hi"
+    assert searchable.of('\x00json:{"answer": {"is": 42}}', None, None) == "42"
+    assert searchable.of("\x00json:{broken", "tool", None) == "\x00json:{broken\ntool"
+    assert searchable.of(None, None, "not json") == "not json"
+    assert searchable.of(b"bytes", None, None) == "bytes"
+
+
+def test_a_snippet_shows_the_words_where_they_are_close() -> None:
+    words = [matcher.word(Leaf("ledger")), matcher.word(Leaf("balance"))]
+    text = "ledger " + "x " * 300 + "the ledger is in balance now " + "y " * 300 + "balance"
+    cut = snippet.cut(text, words)
+    assert "the ledger is in balance now" in cut
+    assert len(cut) <= snippet.LENGTH + 2
+    assert (cut[0], cut[-1]) == ("…", "…")
+
+
+def test_a_snippet_of_a_short_text_is_the_text() -> None:
+    assert snippet.cut("one\n two", []) == "one two"
+
+
+@given(st.text(max_size=600), st.text(max_size=10))
+def test_a_snippet_can_be_cut_from_any_text(text: str, word: str) -> None:
+    assert len(snippet.cut(text, [matcher.word(Leaf(word))], word)) <= snippet.LENGTH + 2
+
+
+@pytest.mark.parametrize(
+    ("word", "form"),
+    [("decided", "decide"), ("drop", "dropped"), ("kept", "kept"), ("policies", "policy"),
+     ("running", "run"), ("summaries", "summarization"), ("errors", "error")],
+)  # fmt: skip
+def test_a_word_has_other_forms(word: str, form: str) -> None:
+    assert form in questions.forms(word)
+
+
+def test_a_question_is_cut_into_what_it_is_about() -> None:
+    found = list(questions.pieces("what's in foo_bar.py 数据库", 2))
+    assert found == ["数据", "据库", "what", "in", "foo_bar.py", "foo", "bar", "py"]

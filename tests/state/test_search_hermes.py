@@ -1,0 +1,163 @@
+"""Searching a Hermes home: what its indexes hide is found, and what they lack is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.state.sqlite import search_scan
+from tests.homes import add_message, add_session, connect, hermes_database
+
+SCHEMAS = (16, 22, 23, 26, 30)
+
+
+@pytest.fixture
+def path(home_path: Path) -> Path:
+    return home_path / "state.db"
+
+
+@contextmanager
+def filled(path: Path, schema: int) -> Iterator[Any]:
+    hermes_database(path, schema)
+    with connect(path) as connection:
+        add_session(connection, "s")
+        yield connection
+
+
+def found(path: Path, query: str, **options: Any) -> list[int]:
+    with SessionDB(path, read_only=True) as db:
+        return sorted(hit.message_id for hit in db.search(query, per="message", **options).hits)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("query", ["数据", "架", "数据库的架构", "terminal", "deploy", "构设"])
+def test_what_a_tool_said_is_found(path: Path, schema: int, query: str) -> None:
+    with filled(path, schema) as connection:
+        text = "deploy 了数据库的架构设计"
+        one = add_message(connection, "s", "tool", text, tool_name="terminal")
+        two = add_message(connection, "s", "user", "terminal " + text)
+        add_message(connection, "s", "user", "else")
+    assert found(path, query) == [one, two]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_conversations_with_nobody_are_found(path: Path, schema: int) -> None:
+    with filled(path, schema) as connection:
+        add_session(connection, "job", source="cron")
+        one = add_message(connection, "job", "user", "每天检查数据库")
+    assert found(path, "数据") == [one]
+    assert found(path, "天检查数", mode="substring") == [one]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("query", ["大阪", "second", "привет", "城", "Größe", "python"])
+def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
+    text = "first\nsecond\t大阪城 python开发 Größe Привет"
+    with filled(path, schema) as connection:
+        one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
+        add_message(connection, "s", "user", [{"type": "text", "text": "else"}])
+    assert found(path, query) == [one]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("needle", ["大阪", "d\t大", "大阪城 p", "cond", 'say "x', "öß"])
+def test_encoded_substrings_are_found(path: Path, schema: int, needle: str) -> None:
+    text = 'first\nsecond\t大阪城 python say "x" Größe'
+    with filled(path, schema) as connection:
+        one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
+        add_message(connection, "s", "user", [{"type": "text", "text": "else"}])
+    assert found(path, needle, mode="substring") == [one]
+
+
+def test_names_of_json_are_not_found(path: Path) -> None:
+    with filled(path, 22) as connection:
+        add_message(connection, "s", "user", [{"type": "text", "text": "hello"}])
+        calls = [{"id": "c", "function": {"name": "run", "arguments": '{"path": "x"}'}}]
+        add_message(connection, "s", "assistant", None, tool_calls=calls)
+    for query in ('"type"', '"function"', '"arguments"', '"json"'):
+        assert found(path, query) == []
+    assert found(path, "hello NOT type") == [1]
+
+
+def test_a_rare_piece_far_back_is_found_at_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_scan, "_DENSE", 5)
+    with filled(path, 22) as connection:
+        one = add_message(connection, "s", "user", "项目叫麒麟")
+        connection.execute("BEGIN")
+        for _ in range(60):
+            add_message(connection, "s", "user", "其他的文字")
+        connection.execute("COMMIT")
+    for query in ("麒麟", "麟", "麒"):
+        assert found(path, query) == [one]
+
+
+@pytest.mark.parametrize("table", ["messages_fts", "messages_fts_trigram"])
+def test_a_missing_index_is_made_up_for(path: Path, table: str) -> None:
+    with filled(path, 22) as connection:
+        for what in ("insert", "update", "delete"):
+            connection.execute(f"DROP TRIGGER {table}_{what}")
+        connection.execute(f"DROP TABLE {table}")
+        one = add_message(connection, "s", "user", "deploy 数据库")
+    for query in ("deploy", "数据", "depl*"):
+        assert found(path, query) == [one]
+    assert found(path, "eplo", mode="substring") == [one]
+
+
+def test_messages_that_no_trigger_indexed_are_found(path: Path) -> None:
+    with filled(path, 22) as connection:
+        one = add_message(connection, "s", "user", "deploy 数据库")
+        for table in ("messages_fts", "messages_fts_trigram"):
+            connection.execute(f"DROP TRIGGER {table}_insert")
+        two = add_message(connection, "s", "user", "deploy 数据库")
+    assert found(path, "deploy") == [one, two]
+    assert found(path, "数据") == [one, two]
+    assert found(path, "据库", mode="substring") == [one, two]
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [{"fts_stale": "1"}, {"fts_rebuild_high_water": "2", "fts_rebuild_progress": "0"}],
+)
+def test_an_index_that_is_being_rebuilt_is_not_trusted(path: Path, marks: dict[str, str]) -> None:
+    with filled(path, 30) as connection:
+        connection.executemany("INSERT INTO state_meta VALUES (?, ?)", marks.items())
+        one = add_message(connection, "s", "user", "deploy it")
+        connection.execute("INSERT INTO messages_fts(messages_fts) VALUES ('delete-all')")
+    assert found(path, "deploy") == [one]
+
+
+def test_a_damaged_index_is_made_up_for(path: Path) -> None:
+    with filled(path, 22) as connection:
+        one = add_message(connection, "s", "user", "deploy 数据库")
+        connection.execute("UPDATE messages_fts_data SET block = x'FFFFFFFF' WHERE id > 10")
+        connection.execute("UPDATE messages_fts_trigram_data SET block = x'FFFFFFFF' WHERE id > 10")
+    assert found(path, "deploy") == [one]
+    assert found(path, "数据库") == [one]
+    assert found(path, "eplo", mode="substring") == [one]
+
+
+def test_null_flags_of_older_homes_are_live(path: Path) -> None:
+    with filled(path, 16) as connection:
+        try:
+            one = add_message(connection, "s", "user", "deploy", active=None)
+        except Exception:  # noqa: BLE001 -- whichever driver it is
+            pytest.skip("this schema has no NULL flags")
+    assert found(path, "deploy") == [one]
+
+
+def test_searching_leaves_the_file_as_it_is(path: Path) -> None:
+    with filled(path, 22) as connection:
+        add_message(connection, "s", "user", "数据 deploy")
+        before = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
+        with SessionDB(path) as db:
+            for query in ("数据", "deploy", "数 deploy", "nothing at all"):
+                db.search(query)
+                db.search(query, mode="substring")
+        assert connection.execute("SELECT name, sql FROM sqlite_master").fetchall() == before

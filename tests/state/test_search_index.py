@@ -1,0 +1,197 @@
+"""The index of a home of our own: it lags on disk, and no answer does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.state.sqlite import index, search_rows, search_tail
+from tests.homes import connect
+
+
+@pytest.fixture
+def db(home_path: Path) -> Iterator[SessionDB]:
+    with SessionDB(home_path / "state.db") as opened:
+        opened.create_session("s", "cli")
+        yield opened
+
+
+def say(db: SessionDB, *texts: str) -> list[int]:
+    rows = [{"role": "user", "content": text} for text in texts]
+    return list(db.append_messages("s", rows).ids)
+
+
+def settle(db: SessionDB) -> int:
+    return db._write(index.catch_up)
+
+
+def mark(db: SessionDB) -> int:
+    return db._read(index.indexed_to)
+
+
+def found(db: SessionDB, query: str, **options: Any) -> list[int]:
+    """Return what all pages of a search hold."""
+    answer = db.search(query, per="message", **options)
+    hits = [hit.message_id for hit in answer.hits]
+    while answer.next_cursor is not None:
+        answer = db.search(query, per="message", cursor=answer.next_cursor, **options)
+        hits += [hit.message_id for hit in answer.hits]
+    return sorted(hits)
+
+
+def postings(db: SessionDB, word: str) -> list[int]:
+    statement = "SELECT rowid FROM ms_index WHERE ms_index MATCH ?"
+    return db._read(lambda handle: [row[0] for row in handle.values(statement, (f'"{word}"',))])
+
+
+def test_index_and_tail_are_one_answer(db: SessionDB) -> None:
+    before = say(db, "ledger one", "nothing")
+    settle(db)
+    after = say(db, "ledger two")
+    assert mark(db) == before[-1]
+    assert found(db, "ledger") == [before[0], after[0]]
+    assert found(db, "ledg*") == [before[0], after[0]]
+    assert found(db, "edger", mode="substring") == [before[0], after[0]]
+    assert found(db, "ledger two") == after
+
+
+def test_appending_indexes_in_batches_behind_itself(db: SessionDB) -> None:
+    ids = say(db, *["ledger"] * (index.LAG - 1))
+    assert mark(db) == 0
+    ids += say(db, "ledger")
+    assert mark(db) == ids[-1]
+    assert len(postings(db, "ledger")) == index.LAG
+
+
+def test_a_batch_is_bounded_by_its_size(db: SessionDB) -> None:
+    ids = say(db, *["word " * 500_000] * 3)
+    assert settle(db) == 2
+    assert found(db, "word") == ids
+
+
+def test_what_a_stranger_appended_is_found_before_it_is_indexed(
+    db: SessionDB, home_path: Path
+) -> None:
+    say(db, "ledger")
+    settle(db)
+    with connect(home_path / "state.db") as stranger:
+        stranger.execute(
+            "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)",
+            ("s", "user", "ledger of a stranger", 1.0),
+        )
+    assert found(db, "ledger") == [1, 2]
+    assert settle(db) == 1
+    assert found(db, "ledger") == [1, 2]
+
+
+def test_deleting_takes_the_words_out_of_the_index(db: SessionDB) -> None:
+    say(db, "ledger 数据库", "ledger")
+    settle(db)
+    db.clear_messages("s")
+    assert postings(db, "ledger") == []
+    assert found(db, "ledger") == []
+
+
+def test_words_left_behind_by_a_stranger_find_nothing(db: SessionDB, home_path: Path) -> None:
+    say(db, "ledger", "ledger")
+    settle(db)
+    with connect(home_path / "state.db") as stranger:
+        stranger.execute("DELETE FROM messages WHERE id = 1")
+    assert found(db, "ledger") == [2]
+
+
+def test_messages_that_are_brought_back_are_found(db: SessionDB, home_path: Path) -> None:
+    say(db, "ledger", "ledger")
+    settle(db)
+    db.clear_messages("s")
+
+    def bring_back(handle: object) -> None:
+        handle.run(  # type: ignore[attr-defined]
+            "INSERT INTO messages (id, session_id, role, content, timestamp)"
+            " VALUES (1, 's', 'user', 'ledger', 1.0)"
+        )
+        index.remember(handle, [1])  # type: ignore[arg-type]
+
+    db._write(bring_back)
+    assert found(db, "ledger") == [1]
+
+
+def test_what_is_brought_back_above_the_mark_is_found(db: SessionDB, home_path: Path) -> None:
+    say(db, "ledger", "ledger")
+    assert found(db, "ledger") == [1, 2]
+    with connect(home_path / "state.db") as stranger:
+        stranger.execute("DELETE FROM messages WHERE id = 1")
+        assert found(db, "ledger") == [2]
+        stranger.execute(
+            "INSERT INTO messages (id, session_id, role, content, timestamp)"
+            " VALUES (1, 's', 'user', 'ledger', 1.0)"
+        )
+    assert found(db, "ledger") == [1, 2]
+
+
+def test_a_tail_too_long_to_keep_is_read_in_parts(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(db, *["plain"] * 40)
+    settle(db)
+    monkeypatch.setattr(index, "LAG", 1_000_000)
+    monkeypatch.setattr(search_tail, "MOST_ROWS", 10)
+    monkeypatch.setattr(search_rows, "_SCANNED", 20)
+    ids = say(db, "ledger", *["plain"] * 60)
+    cursor, pages = None, 0
+    seen: list[int] = []
+    while pages < 10:
+        answer = db.search("ledger", cursor=cursor)
+        seen += [hit.message_id for hit in answer.hits]
+        cursor, pages = answer.next_cursor, pages + 1
+        if cursor is None:
+            break
+        assert answer.searched_back_to is not None
+    assert seen == [ids[0]]
+    assert pages > 1
+
+
+def test_a_search_in_a_session_is_bounded_by_its_range(db: SessionDB) -> None:
+    say(db, *["ledger"] * 3000)
+    db.create_session("t", "cli")
+    db.append_messages("t", [{"role": "user", "content": "ledger"}])
+    settle(db)
+    assert len(db.search("ledger", session="t", per="message").hits) == 1
+    assert len(db.search("ledger", session="t").hits) == 1
+
+
+def test_one_giant_conversation_does_not_hide_the_others(db: SessionDB) -> None:
+    for number in range(12):
+        db.create_session(f"old{number}", "cli")
+        db.append_messages(f"old{number}", [{"role": "user", "content": "ledger"}])
+    say(db, *["ledger"] * 9000)
+    while settle(db):
+        pass
+    hits = db.search("ledger", limit=13).hits
+    assert {hit.session_id for hit in hits} == {"s", *(f"old{number}" for number in range(12))}
+
+
+def test_half_an_index_of_the_size_of_the_text(db: SessionDB, home_path: Path) -> None:
+    text = "the quick brown fox number {} jumps over some lazy dogs at home in the evening sun"
+    for start in range(0, 6000, 1000):
+        say(db, *[text.format(number) for number in range(start, start + 1000)])
+    while settle(db):
+        pass
+    statement = "SELECT sum(length(block)) FROM ms_index_data"
+    size = db._read(lambda handle: handle.value(statement))
+    assert size < 0.8 * 6000 * len(text)
+
+
+def test_a_damaged_index_is_made_up_for(db: SessionDB, home_path: Path) -> None:
+    ids = say(db, "ledger one")
+    settle(db)
+    with connect(home_path / "state.db") as stranger:
+        stranger.execute("UPDATE ms_index_data SET block = x'FFFFFFFF' WHERE id > 10")
+    with SessionDB(home_path / "state.db") as fresh:
+        assert found(fresh, "ledger") == ids
+        assert found(fresh, "edge", mode="substring") == ids
+        assert found(fresh, "what is a ledger good for?") == ids

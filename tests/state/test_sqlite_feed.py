@@ -1,0 +1,323 @@
+"""The feed on SQLite: other processes, journal modes, a VACUUM, a backup, a costly look."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import InvalidInput, SessionDB
+from session_core.state import cursors
+from session_core.state.sqlite import feed
+from tests.homes import connect, hermes_database, own_database
+
+_WRITER = """
+import sys, time
+from session_core import driver
+connection = driver.connect(sys.argv[1], busy_timeout_s=5)
+print("ready", flush=True)
+for line in sys.stdin:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ?, 5)",
+        (line.strip(),),
+    )
+    connection.execute("COMMIT")
+    print(time.time(), flush=True)
+connection.close()
+"""
+
+
+@pytest.fixture(params=["own", "hermes"])
+def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
+    path = home_path / "state.db"
+    {"own": own_database, "hermes": hermes_database}[request.param](path)
+    return path
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SessionDB]:
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+        yield db
+
+
+@pytest.fixture
+def commit(path: Path, db: SessionDB) -> Iterator[Callable[[str], float]]:
+    """Another process, that commits a message and says when it had."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, f"{path.as_uri()}?mode=rw"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    to, out = child.stdin, child.stdout
+    assert out.readline() == "ready\n"
+
+    def write(text: str) -> float:
+        to.write(f"{text}\n")
+        to.flush()
+        return float(out.readline())
+
+    yield write
+    to.close()
+    child.wait(10)
+    out.close()
+
+
+def texts(db: SessionDB, cursor: str) -> list[str | None]:
+    return [event.text for event in db.changes(cursor).events if event.type == "message"]
+
+
+def run(path: Path, *statements: str) -> None:
+    with connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize("journal", ["WAL", "DELETE"])
+def test_a_commit_of_another_process_is_heard_in_time(
+    db: SessionDB, path: Path, commit: Callable[[str], float], journal: str
+) -> None:
+    db.close()
+    run(path, f"PRAGMA journal_mode={journal}")
+    with SessionDB(path, read_only=True) as reader:
+        took = []
+        for number in range(5):
+            cursor = reader.changes().cursor
+            heard: list[float] = []
+            listening = threading.Event()
+
+            def listen(heard: list[float] = heard, go: threading.Event = listening) -> None:
+                reader.wait_for_change(0)
+                go.set()
+                if reader.wait_for_change(10):
+                    heard.append(time.time())
+
+            thread = threading.Thread(target=listen)
+            thread.start()
+            assert listening.wait(5)
+            committed_at = commit(f"message {number}")
+            thread.join(15)
+            took.append(heard[0] - committed_at)
+            assert texts(reader, cursor) == [f"message {number}"]
+    assert min(took) <= 0.3
+
+
+def test_waiting_keeps_no_writer_out(
+    db: SessionDB, path: Path, commit: Callable[[str], float]
+) -> None:
+    db.close()
+    run(path, "PRAGMA journal_mode=DELETE")
+    with SessionDB(path, read_only=True) as reader:
+        reader.changes()
+        stop = threading.Event()
+        thread = threading.Thread(target=lambda: _wait_until(reader, stop))
+        thread.start()
+        try:
+            assert all(commit(f"m{number}") for number in range(20))
+        finally:
+            stop.set()
+            thread.join(10)
+
+
+def test_waiting_beside_a_writer_that_keeps_everybody_out_ends_in_time(
+    db: SessionDB, path: Path
+) -> None:
+    db.close()
+    run(path, "PRAGMA journal_mode=DELETE")
+    with SessionDB(path, read_only=True) as reader:
+        reader.changes()
+        with connect(path) as writer:
+            writer.execute("BEGIN EXCLUSIVE")
+            began = time.monotonic()
+            assert reader.wait_for_change(0.2) is False
+            assert time.monotonic() - began < 5
+            writer.execute("INSERT INTO state_meta VALUES ('x', 'y')")
+            writer.execute("COMMIT")
+        assert reader.wait_for_change(5) is True
+
+
+def test_a_vacuum_neither_hides_nor_repeats_a_session(db: SessionDB, path: Path) -> None:
+    for number in range(20):
+        db.create_session(f"s{number}", "cli")
+    db.delete_sessions([f"s{number}" for number in range(0, 20, 2)])
+    cursor = db.changes().cursor
+    db.close()
+    _renumber(path)
+    with SessionDB(path) as again:
+        again.create_session("new", "cli")
+        assert [event.session_id for event in again.changes(cursor).events] == ["new"]
+
+
+def test_a_restored_backup_is_a_gap_and_what_follows_is_reported(
+    db: SessionDB, path: Path, tmp_path: Path
+) -> None:
+    db.append_message("s", "user", "in the backup")
+    db.close()
+    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(path, tmp_path / "backup.db")
+    with SessionDB(path) as later:
+        later.append_message("s", "user", "lost")
+        cursor = later.changes().cursor
+    _restore(tmp_path / "backup.db", path)
+    with SessionDB(path) as restored:
+        found = restored.changes(cursor)
+        assert (found.events, found.gap) == ([], True)
+        restored.append_message("s", "user", "after")
+        assert texts(restored, found.cursor) == ["after"]
+
+
+def test_a_restored_backup_that_was_written_to_is_a_gap(
+    db: SessionDB, path: Path, tmp_path: Path
+) -> None:
+    db.close()
+    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(path, tmp_path / "backup.db")
+    with SessionDB(path) as later:
+        later.append_message("s", "user", "lost")
+        cursor = later.changes().cursor
+    _restore(tmp_path / "backup.db", path)
+    with SessionDB(path) as restored:
+        for text in ("one", "two", "three"):
+            restored.append_message("s", "user", text)
+        assert restored.changes(cursor).gap
+
+
+def test_a_cursor_of_another_home_of_our_own_is_a_gap(tmp_path: Path) -> None:
+    cursors = []
+    for name in ("a", "b"):
+        with SessionDB(tmp_path / name / "state.db") as db:
+            db.append_message("s", "user", "x", timestamp=5.0, create={"source": "cli"})
+            cursors.append(db.changes().cursor)
+            assert db.changes(cursors[0]).gap is (name == "b")
+
+
+def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
+    db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "_CHEAP_SCAN_S", -1.0)
+    monkeypatch.setattr(feed, "_SCAN_SHARE", 500.0)
+    db.create_session("t", "cli")
+    cursor = db.changes().cursor
+    seen = []
+    for name in ("s", "t"):
+        db.end_session(name, "done")
+        found = db.changes(cursor)
+        seen += [event.session_id for event in found.events]
+        cursor = found.cursor
+    deadline = time.monotonic() + 10
+    while len(seen) < 2 and time.monotonic() < deadline:
+        assert db.wait_for_change(10)
+        found = db.changes(cursor)
+        seen += [event.session_id for event in found.events]
+        cursor = found.cursor
+    assert seen == ["s", "t"]
+    assert db.wait_for_change(0) is False
+
+
+def test_a_database_that_is_replaced_while_waiting_is_noticed(
+    db: SessionDB, path: Path, tmp_path: Path
+) -> None:
+    db.changes()
+    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(path, tmp_path / "backup.db")
+    db.close()
+    with SessionDB(path, read_only=True) as reader:
+        reader.wait_for_change(0)
+        _restore(tmp_path / "backup.db", path)
+        assert reader.wait_for_change(5) is True
+
+
+SOUND = {
+    "session": None,
+    "mark": None,
+    "after": 0,
+    "anchor": None,
+    "sessions": [],
+    "floor": [0, ""],
+    "reported": [],
+}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        [],
+        5,
+        SOUND | {"more": 1},
+        SOUND | {"after": -1},
+        SOUND | {"after": 10**30},
+        SOUND | {"after": True},
+        SOUND | {"after": "1"},
+        SOUND | {"session": {"a": 1}},
+        SOUND | {"session": "\ud800"},
+        SOUND | {"mark": 5},
+        SOUND | {"anchor": [1]},
+        SOUND | {"anchor": [2**70, "x"]},
+        SOUND | {"sessions": ["x"] * 100},
+        SOUND | {"sessions": [None]},
+        SOUND | {"sessions": 5},
+        SOUND | {"floor": [float("nan"), ""]},
+        SOUND | {"floor": [10**400, ""]},
+        SOUND | {"floor": ["x", ""]},
+        SOUND | {"floor": []},
+        SOUND | {"reported": 7},
+    ],
+)
+def test_a_forged_cursor_is_invalid_input(tmp_path: Path, forged: Any) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        assert db.changes(cursors.encode("changes", None, SOUND)).events == []
+        with pytest.raises(InvalidInput):
+            db.changes(cursors.encode("changes", None, forged))
+
+
+def test_a_closed_database_ends_the_wait(db: SessionDB) -> None:
+    db.changes()
+    ended = []
+
+    def wait() -> None:
+        try:
+            db.wait_for_change(30)
+        except ValueError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    db.close()
+    thread.join(10)
+    assert len(ended) == 1
+
+
+def _wait_until(db: SessionDB, stop: threading.Event) -> None:
+    while not stop.is_set():
+        db.wait_for_change(1, stop=stop)
+
+
+def _renumber(path: Path) -> None:
+    """Give the rows of sessions new numbers, as a VACUUM is allowed to."""
+    run(path, "VACUUM", "UPDATE sessions SET rowid = -rowid")
+    with connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        rows = connection.execute("SELECT id FROM sessions ORDER BY rowid DESC").fetchall()
+        for number, (session_id,) in enumerate(rows, 1):
+            connection.execute("UPDATE sessions SET rowid = ? WHERE id = ?", (number, session_id))
+
+
+def _restore(backup: Path, path: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    temporary = path.with_name("restored")
+    shutil.copyfile(backup, temporary)
+    temporary.replace(path)

@@ -1,0 +1,298 @@
+"""Upkeep on SQLite: what belongs to a session, short steps, checks that touch nothing, sizes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Corrupt, SessionDB
+from session_core.state.sqlite import deletion, sizes_child
+from tests.homes import connect, hermes_database, own_database
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture(params=["own", 16, 22, 30])
+def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
+    """A home of our own, or of Hermes with a schema."""
+    path = home_path / "state.db"
+    if request.param == "own":
+        own_database(path)
+    else:
+        hermes_database(path, request.param)
+    return path
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SessionDB]:
+    with SessionDB(path) as db:
+        yield db
+
+
+def talk(db: SessionDB, session_id: str = "s", messages: int = 20) -> None:
+    rows = [{"role": "user", "content": f"words of {session_id} {n}"} for n in range(messages)]
+    db.append_messages(session_id, rows, create={"source": "cli"})
+
+
+def run(path: Path, *statements: str) -> None:
+    with connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        for statement in statements:
+            connection.execute(statement)
+
+
+def count(path: Path, table: str) -> int:
+    with connect(path, mode="ro") as connection:
+        found: int = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+        return found
+
+
+def test_rows_of_tables_that_we_do_not_know_go_with_their_session(
+    db: SessionDB, path: Path
+) -> None:
+    run(
+        path,
+        'CREATE TABLE "odd ""name" (session_id TEXT, note TEXT)',
+        "CREATE TABLE linked (origin TEXT REFERENCES sessions(id), note TEXT)",
+        "CREATE TABLE implied (origin TEXT REFERENCES sessions, note TEXT)",
+    )
+    for name in ("s", "kept"):
+        talk(db, name)
+        for table in ('"odd ""name"', "linked", "implied"):
+            run(path, f"INSERT INTO {table} VALUES ('{name}', '')")  # noqa: S608
+    assert db.delete_session("s")
+    assert count(path, '"odd ""name"') == count(path, "linked") == count(path, "implied") == 1
+
+
+def test_a_lock_and_a_lease_go_with_their_session(db: SessionDB, path: Path) -> None:
+    talk(db)
+    tables = {"compression_locks": "session_id"}
+    with connect(path) as connection:
+        if connection.execute("PRAGMA table_info(session_turn_leases)").fetchone():
+            tables["session_turn_leases"] = "conversation_id"
+    for table, key in tables.items():
+        for name in ("s", "other"):
+            run(
+                path,
+                f"INSERT INTO {table} ({key}, holder, acquired_at, expires_at)"  # noqa: S608
+                f" VALUES ('{name}', 'h', 1, 2)",
+            )
+    assert db.delete_session("s")
+    assert [count(path, table) for table in tables] == [1] * len(tables)
+
+
+def test_routes_and_generations_stay(home_path: Path) -> None:
+    path = home_path / "state.db"
+    hermes_database(path, 30)
+    with SessionDB(path) as db:
+        talk(db)
+        db.update_session("s", session_key="k")
+        run(
+            path,
+            "INSERT INTO gateway_routing VALUES ('', 'k', '{\"session_id\": \"s\"}', 1)",
+            "CREATE TABLE IF NOT EXISTS conversation_generations"
+            " (source TEXT, session_key TEXT, generation INTEGER)",
+            "INSERT INTO conversation_generations (source, session_key, generation)"
+            " VALUES ('cli', 'k', 3)",
+        )
+        assert db.delete_session("s")
+        assert count(path, "gateway_routing") == count(path, "conversation_generations") == 1
+
+
+def test_the_row_of_a_session_goes_with_the_last_of_its_messages(db: SessionDB) -> None:
+    talk(db, messages=50)
+    left = []
+    while True:
+        done, gone = db._write(lambda handle: deletion.delete_some(handle, ["s"], 4_000))
+        left.append(db.message_count("s"))
+        if done:
+            break
+        assert (gone, db.get_session("s") is not None) == (set(), True)
+    assert left == sorted(left, reverse=True)
+    assert len(left) > 2
+    assert left[-1] == 0
+    assert db.get_session("s") is None
+
+
+def test_a_message_that_comes_while_its_session_is_deleted_goes_too(db: SessionDB) -> None:
+    talk(db, messages=50)
+    db._write(lambda handle: deletion.delete_some(handle, ["s"], 4_000))
+    db.append_message("s", "user", "one more")
+    assert db.delete_session("s")
+    assert (db.message_count(), db.get_session("s")) == (0, None)
+
+
+def test_every_step_of_a_delete_gets_on_however_little_room_there_is(db: SessionDB) -> None:
+    talk(db, messages=3)
+    config = json.dumps({"_delegate_from": "s"})
+    for number in range(3):
+        db.create_session(f"d{number}", "cli", parent_session_id="s", model_config=config)
+    for _ in range(10):
+        done, _ = db._write(lambda handle: deletion.delete_some(handle, ["s"], 1))
+        if done:
+            break
+    assert done == 1
+    assert (db.message_count(), db.children("s") if db.get_session("s") else []) == (0, [])
+
+
+def test_a_pace_is_slowed_by_slow_steps_and_never_stops() -> None:
+    now = [0.0]
+    pace = deletion.Pace(lambda: now[0])
+    rooms = []
+    for took in [0.001] * 8 + [5.0] * 40:
+        pace.begin()
+        now[0] += took
+        pace.end()
+        rooms.append(pace.room)
+    assert rooms[7] > rooms[0]
+    assert 0 < rooms[-1] < rooms[0]
+
+
+def test_the_index_of_what_was_deleted_is_whole(db: SessionDB) -> None:
+    for name in ("a", "b", "c"):
+        talk(db, name, 300)
+    db.delete_sessions(["a", "c"])
+    assert db.check_integrity(deep=True) == []
+    assert len(db.search("words", per="message", limit=100).hits) == 100
+    assert db.search("a").hits == []
+
+
+def test_a_damaged_page_is_found(db: SessionDB, path: Path) -> None:
+    talk(db, messages=400)
+    db.close()
+    run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    root, page = _root_page(path, "messages")
+    with path.open("r+b") as file:
+        file.seek((root - 1) * page + 2)
+        file.write(b"\xff" * 200)
+    with SessionDB(path, read_only=True) as again:
+        assert [finding.code for finding in again.check_integrity()] == ["damaged"]
+
+
+def test_a_file_that_is_no_database_is_corrupt(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(b"no database at all " * 100)
+    with SessionDB(path, read_only=True) as db, pytest.raises(Corrupt):
+        db.check_integrity()
+
+
+def test_a_damaged_search_index_is_found_on_the_copy(db: SessionDB, path: Path) -> None:
+    talk(db, messages=2600)
+    db.close()
+    with connect(path) as connection:
+        table = next(
+            name
+            for name in ("ms_index", "messages_fts")
+            if connection.execute(f"PRAGMA table_info({name})").fetchone()
+        )
+        connection.execute(f"UPDATE {table}_data SET block = zeroblob(50) WHERE id > 1000")  # noqa: S608
+    with SessionDB(path, read_only=True) as again:
+        found = again.check_integrity(deep=True)
+    assert [finding.code for finding in found] == ["search_index_damaged"]
+    assert table in found[0].what
+
+
+def test_messages_that_the_index_lacks_are_counted(home_path: Path) -> None:
+    path = home_path / "state.db"
+    hermes_database(path, 22)
+    with SessionDB(path) as db:
+        talk(db, messages=5)
+        run(path, "DROP TRIGGER messages_fts_insert")
+        talk(db, messages=3)
+        assert [(each.code, each.count) for each in db.check_integrity(deep=True)] == [
+            ("search_index_incomplete", 3)
+        ]
+
+
+@LINUX
+def test_checks_leave_the_live_file_and_all_locks_alone(db: SessionDB, path: Path) -> None:
+    talk(db)
+    with connect(path) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        holder.execute("UPDATE sessions SET title = 'not yet'")
+        before = _traces(path)
+        assert db.check_integrity(deep=True) == []
+        db.sizes(exact=True)
+        assert _traces(path) == before
+        holder.execute("COMMIT")
+    assert db.get_session_title("s") == "not yet"
+
+
+def test_a_copy_for_checking_is_gone_afterwards(
+    db: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    talk(db)
+    assert db.check_integrity(deep=True) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_without_room_for_a_copy_the_index_is_not_checked(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(db)
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- what the function returns
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
+    assert [finding.code for finding in db.check_integrity(deep=True)] == ["no_room_for_check"]
+
+
+def test_checks_of_a_home_without_a_database_find_nothing_and_make_nothing(home_path: Path) -> None:
+    with SessionDB(home_path / "state.db") as db:
+        assert db.check_integrity(deep=True) == []
+        found = db.sizes()
+        assert (found.db, found.wal, found.index, found.tables) == (0, 0, 0, {})
+    assert list(home_path.iterdir()) == []
+
+
+def test_sizes_stay_estimates_where_no_child_can_count(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(db)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert db.sizes(exact=True) == db.sizes()
+    assert not db.sizes(exact=True).exact
+
+
+def test_the_child_counts_every_table(db: SessionDB, path: Path) -> None:
+    talk(db)
+    counted = sizes_child.count(path)
+    assert counted is not None
+    assert {"messages", "sessions", "sqlite_schema"} <= set(counted)
+    assert sum(counted.values()) == db.sizes().db - db.sizes().free
+
+
+def test_an_estimate_follows_the_rows_that_are_there(db: SessionDB, path: Path) -> None:
+    rows = [{"role": "user", "content": f"long {n} {n * 7919} " * 60} for n in range(1500)]
+    db.append_messages("s", rows, create={"source": "cli"})
+    talk(db, "t", 1500)
+    db.delete_sessions(["t"])
+    estimated, exact = db.sizes(), db.sizes(exact=True)
+    assert estimated.tables["messages"] == pytest.approx(exact.tables["messages"], rel=0.25)
+    assert estimated.free == exact.free
+
+
+def _root_page(path: Path, table: str) -> tuple[int, int]:
+    with connect(path, mode="ro") as connection:
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)
+        ).fetchone()
+        return root, page
+
+
+def _traces(path: Path) -> Any:
+    """What a check could leave: locks that are lost, a log that is another one, a changed file."""
+    locks = [line.split(maxsplit=1)[1] for line in Path("/proc/locks").read_text().splitlines()]
+    inodes = [Path(f"{path}{suffix}").stat().st_ino for suffix in ("", "-wal", "-shm")]
+    ours = sorted(line for line in locks if any(f":{inode} " in line for inode in inodes))
+    sizes = [Path(f"{path}{suffix}").stat().st_size for suffix in ("", "-wal")]
+    return ours, inodes, sizes, path.stat().st_mtime_ns, sorted(path.parent.iterdir())

@@ -1,0 +1,131 @@
+"""`AsyncSessionDB`: every method of the contract, in worker threads, finished once it was begun."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from session_core import AsyncSessionDB, InvalidInput, NotFound, SessionDB, StateDatabase
+
+pytestmark = pytest.mark.anyio
+
+
+def methods() -> dict[str, object]:
+    """Return the methods of the contract, but for `transaction`, which belongs to one thread."""
+    public = {name: value for name, value in vars(StateDatabase).items() if name[0] != "_"}
+    return {
+        name: value
+        for name, value in public.items()
+        if inspect.isfunction(value) and name != "transaction"
+    }
+
+
+@pytest.fixture
+async def db(home_path: Path) -> AsyncIterator[AsyncSessionDB]:
+    async with AsyncSessionDB(SessionDB(home_path / "state.db")) as wrapped:
+        yield wrapped
+
+
+@pytest.mark.parametrize("name", methods())
+def test_every_method_of_the_contract_is_there_with_its_signature(name: str) -> None:
+    theirs = inspect.signature(getattr(StateDatabase, name))
+    wrapped = getattr(AsyncSessionDB, name)
+    ours = inspect.signature(wrapped)
+    assert list(ours.parameters.values())[1:] == list(theirs.parameters.values())[1:]
+    assert inspect.iscoroutinefunction(wrapped)
+    assert wrapped.__doc__ == getattr(StateDatabase, name).__doc__
+
+
+async def test_a_conversation_is_written_and_read(db: AsyncSessionDB) -> None:
+    await db.create_session("s", "cli", model="m")
+    done = await db.append_message("s", role="user", content="hello")
+    assert done.after == await db.revision("s")
+    assert [row["content"] for row in await db.get_messages("s")] == ["hello"]
+    assert [line.id for line in (await db.list_sessions()).items] == ["s"]
+
+
+async def test_errors_are_those_of_the_contract(db: AsyncSessionDB) -> None:
+    with pytest.raises(NotFound):
+        await db.append_message("nobody", "user", "x")
+    with pytest.raises(InvalidInput):
+        await db.create_session("", "cli")
+    with pytest.raises(TypeError):
+        await db.get_session()  # type: ignore[call-arg]
+
+
+async def test_calls_at_one_time_all_succeed(db: AsyncSessionDB) -> None:
+    async with anyio.create_task_group() as group:
+        for number in range(60):
+            group.start_soon(append, db, str(number))
+    texts = [row["content"] for row in await db.get_messages("s")]
+    assert sorted(texts, key=int) == [str(number) for number in range(60)]
+
+
+async def append(db: AsyncSessionDB, text: str) -> None:
+    await db.append_message("s", "user", text, create={"source": "cli"})
+
+
+async def test_a_call_does_not_block_the_loop(db: AsyncSessionDB) -> None:
+    await db.create_session("s", "cli")
+    held, release = threading.Event(), threading.Event()
+
+    def hold(inner: StateDatabase) -> None:
+        with inner.transaction():
+            held.set()
+            assert release.wait(10)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(db.run, hold)
+        while not held.is_set():
+            await anyio.lowlevel.checkpoint()
+        group.start_soon(append, db, "waits")
+        assert await db.get_messages("s") == []
+        release.set()
+    assert len(await db.get_messages("s")) == 1
+
+
+async def test_a_cancelled_call_is_finished_all_the_same(db: AsyncSessionDB) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def step(inner: StateDatabase) -> None:
+        begun.set()
+        assert release.wait(10)
+        inner.append_message("s", "user", "begun", create={"source": "cli"})
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(db.run, step)
+        while not begun.is_set():
+            await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+        release.set()
+    assert [row["content"] for row in await db.get_messages("s")] == ["begun"]
+
+
+async def test_several_calls_are_one_transaction_in_one_step(db: AsyncSessionDB) -> None:
+    def step(inner: StateDatabase) -> int:
+        with inner.transaction():
+            inner.create_session("s", "cli")
+            return inner.append_message("s", "user", "x")
+
+    assert await db.run(step) == (await db.get_messages("s"))[0]["id"]
+
+    def fail(inner: StateDatabase) -> None:
+        with inner.transaction():
+            inner.append_message("s", "user", "y")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await db.run(fail)
+    assert len(await db.get_messages("s")) == 1
+
+
+async def test_leaving_the_block_closes_the_database(home_path: Path) -> None:
+    async with AsyncSessionDB(SessionDB(home_path / "state.db")) as db:
+        await db.create_session("s", "cli")
+    with pytest.raises(InvalidInput, match="closed"):
+        await db.get_session("s")

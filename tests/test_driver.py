@@ -1,0 +1,147 @@
+"""The SQLite library is decided once, in one file, before the first connection."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import session_core
+from session_core import Driver, describe_sqlite, driver
+
+ROOT = Path(session_core.__file__).parents[1]
+PACKAGES = [folder for name in ("session_core", "mcp_serve") if (folder := ROOT / name).is_dir()]
+LIBRARIES = ("sqlite3", "pysqlite3", "apsw", "_sqlite3")
+
+MAY_IMPORT = {
+    "session_core/driver.py": "it decides",
+    "session_core/state/sqlite/sizes_child.py": "a process of its own, that counts pages",
+    "tests/bench/scripts/on_hermes.py": "what Hermes itself runs on",
+    "tests/bench/scripts/on_openai.py": "what the peer itself runs on",
+}
+
+needs_bundled = pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it has no wheel here")
+
+
+def run(script: str) -> str:
+    """Run a script in a process of its own, where nothing is decided yet."""
+    begin = "from session_core import *\nfrom session_core import driver\n"
+    done = subprocess.run(
+        [sys.executable, "-c", begin + script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def test_what_was_decided_can_be_asked() -> None:
+    told = describe_sqlite()
+    version = tuple(int(part) for part in told.version.split("."))
+    assert told == Driver(told.name, told.version, version >= driver.FIXED_VERSION)
+
+
+def test_the_standard_library_is_what_nobody_chose() -> None:
+    assert run("print(describe_sqlite().name)") == "standard"
+    assert run("SessionDB(':memory:x/none.db').kind; print(describe_sqlite().name)") == "standard"
+
+
+def test_asking_decides_nothing() -> None:
+    assert run("describe_sqlite(); print(choose_sqlite('standard').name)") == "standard"
+
+
+@needs_bundled
+def test_another_may_be_chosen_before_the_first_connection() -> None:
+    script = "describe_sqlite(); choose_sqlite('standard'); told = choose_sqlite('bundled')\n"
+    assert run(script + "print(told.name, told.fixed, told == describe_sqlite())") == (
+        "bundled True True"
+    )
+
+
+@needs_bundled
+def test_the_chosen_library_is_the_one_that_opens() -> None:
+    script = """
+choose_sqlite("bundled")
+connection = driver.connect("file::memory:", busy_timeout_s=1)
+version, = connection.execute("SELECT sqlite_version()").fetchone()
+print(type(connection).__module__.split(".")[0], version == describe_sqlite().version)
+connection.close()
+"""
+    assert run(script) == "pysqlite3 True"
+
+
+@pytest.mark.parametrize("chosen", ["standard", pytest.param("bundled", marks=needs_bundled)])
+def test_afterwards_the_choice_is_fixed(chosen: str) -> None:
+    script = f"""
+choose_sqlite({chosen!r})
+driver.connect("file::memory:", busy_timeout_s=1).close()
+print(choose_sqlite({chosen!r}).name)
+try:
+    choose_sqlite("bundled" if {chosen!r} == "standard" else "standard")
+except Conflict as error:
+    print({chosen!r} in str(error), describe_sqlite().name)
+"""
+    assert run(script).splitlines() == [chosen, f"True {chosen}"]
+
+
+def test_an_unknown_library_is_invalid_and_changes_nothing() -> None:
+    script = """
+try:
+    choose_sqlite("oracle")
+except InvalidInput:
+    print(describe_sqlite().name)
+"""
+    assert run(script) == "standard"
+
+
+def test_a_library_that_is_not_installed_is_unsupported() -> None:
+    script = """
+import sys
+sys.modules["pysqlite3"] = None
+try:
+    choose_sqlite("bundled")
+except Unsupported:
+    print(describe_sqlite().name)
+"""
+    assert run(script) == "standard"
+
+
+def sources() -> Iterator[Path]:
+    for folder in (*PACKAGES, ROOT / "tests"):
+        yield from folder.rglob("*.py")
+
+
+def test_no_other_file_imports_a_sqlite_library() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in sources()
+        if any(name.split(".")[0] in LIBRARIES for name in imported(path))
+    }
+    assert "session_core/driver.py" in found
+    assert found <= set(MAY_IMPORT)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Return what a file imports by a statement, or by a call with the name as text."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
+            yield from (arg.value for arg in node.args if _is_text(arg))  # type: ignore[attr-defined]
+
+
+def called(node: ast.Call) -> str:
+    return getattr(node.func, "id", getattr(node.func, "attr", ""))
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -1,0 +1,220 @@
+"""Files are whole or not there, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core._files import set_aside, sweep, sync_folder, write_atomic
+
+NOW = 1_700_000_000.0
+PREFIX = ".sessions_"
+
+posix = pytest.mark.skipif(os.name == "nt", reason="modes and signals of POSIX")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    return folder / "sessions.json"
+
+
+def names(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.parent.iterdir())
+
+
+def test_a_file_is_written_from_its_parts(path: Path) -> None:
+    write_atomic(path, (part for part in [b"one ", b"two"]), prefix=PREFIX)
+    assert path.read_bytes() == b"one two"
+    assert names(path) == ["sessions.json"]
+
+
+def test_a_file_is_replaced(path: Path) -> None:
+    path.write_bytes(b"a longer text than the next")
+    write_atomic(path, [b"new"], prefix=PREFIX)
+    assert path.read_bytes() == b"new"
+
+
+def test_a_reader_of_the_old_file_reads_it_to_its_end(path: Path) -> None:
+    path.write_bytes(b"old" * 10_000)
+    with path.open("rb", buffering=0) as reader:
+        first = reader.read(10)
+        write_atomic(path, [b"new"], prefix=PREFIX)
+        assert first + reader.read() == b"old" * 10_000
+
+
+@posix
+def test_only_the_owner_reads_what_was_written(path: Path) -> None:
+    write_atomic(path, [b"x"], prefix=PREFIX)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@posix
+def test_only_the_owner_reads_what_was_open_to_all(path: Path) -> None:
+    path.touch()
+    path.chmod(0o666)
+    write_atomic(path, [b"x"], prefix=PREFIX)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@posix
+def test_another_mode_is_set_whatever_the_mask_is(path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_atomic(path, [b"x"], prefix=PREFIX, mode=0o644)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@posix
+def test_nobody_else_reads_what_is_being_written(path: Path) -> None:
+    modes = []
+
+    def parts() -> Iterator[bytes]:
+        yield b"x"
+        modes.extend(stat.S_IMODE(begun.stat().st_mode) for begun in path.parent.iterdir())
+
+    write_atomic(path, parts(), prefix=PREFIX)
+    assert modes == [0o600]
+
+
+@posix
+def test_a_link_is_followed_and_stays(path: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    target = elsewhere / "real.json"
+    target.write_bytes(b"old")
+    path.symlink_to(target)
+    write_atomic(path, [b"new"], prefix=PREFIX)
+    assert path.readlink() == target
+    assert target.read_bytes() == b"new"
+    assert [entry.name for entry in elsewhere.iterdir()] == ["real.json"]
+
+
+@posix
+def test_a_link_to_nothing_is_followed(path: Path, tmp_path: Path) -> None:
+    path.symlink_to(tmp_path / "real.json")
+    write_atomic(path, [b"new"], prefix=PREFIX)
+    assert (tmp_path / "real.json").read_bytes() == b"new"
+
+
+def test_a_write_that_fails_leaves_the_old_file_alone(path: Path) -> None:
+    path.write_bytes(b"old")
+
+    def parts() -> Iterator[bytes]:
+        yield b"new"
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        write_atomic(path, parts(), prefix=PREFIX)
+    assert path.read_bytes() == b"old"
+    assert names(path) == ["sessions.json"]
+
+
+def test_a_rename_that_fails_leaves_nothing_behind(path: Path) -> None:
+    path.mkdir()
+    (path / "kept").touch()
+    with pytest.raises(OSError, match="sessions"):
+        write_atomic(path, [b"new"], prefix=PREFIX)
+    assert names(path) == ["sessions.json"]
+    assert (path / "kept").exists()
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_atomic(tmp_path / "none" / "x", [b""], prefix=PREFIX)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from session_core._files import write_atomic
+
+def parts():
+    yield b"new" * 100_000
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_atomic(Path(sys.argv[1]), parts(), prefix=".sessions_")
+"""
+
+
+@posix
+def test_a_write_that_is_killed_leaves_the_old_file_and_what_is_swept(path: Path) -> None:
+    path.write_bytes(b"old")
+    killed = subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    left = [name for name in names(path) if name != "sessions.json"]
+    assert len(left) == 1
+    made_at = (path.parent / left[0]).stat().st_mtime
+    assert sweep(path.parent, PREFIX, older_than_s=60, now=made_at + 61) == 1
+    assert names(path) == ["sessions.json"]
+
+
+# What was left behind
+
+
+def test_only_old_files_with_the_prefix_are_swept(path: Path) -> None:
+    for name in (".sessions_a.tmp", ".sessions_b.tmp", ".other_a.tmp", ".sessions_a", "a.tmp"):
+        (path.parent / name).touch()
+        os.utime(path.parent / name, (NOW - 61, NOW - 61))
+    os.utime(path.parent / ".sessions_b.tmp", (NOW - 60, NOW - 60))
+    assert sweep(path.parent, PREFIX, older_than_s=60, now=NOW) == 1
+    assert names(path) == [".other_a.tmp", ".sessions_a", ".sessions_b.tmp", "a.tmp"]
+
+
+def test_a_prefix_is_no_pattern(path: Path) -> None:
+    (path.parent / "xa.tmp").touch()
+    assert sweep(path.parent, "[x]", older_than_s=-10, now=NOW * 2) == 0
+
+
+def test_a_folder_that_is_missing_has_nothing_to_sweep(tmp_path: Path) -> None:
+    assert sweep(tmp_path / "none", PREFIX, older_than_s=0, now=NOW) == 0
+
+
+# What is broken
+
+
+def test_a_broken_file_is_set_aside_as_it_is(path: Path) -> None:
+    path.write_bytes(b"{broken")
+    aside = set_aside(path, NOW)
+    assert aside.read_bytes() == b"{broken"
+    assert aside.name.startswith("sessions.json.broken-2023111")
+    assert names(path) == [aside.name]
+
+
+def test_two_files_of_one_second_are_both_set_aside(path: Path) -> None:
+    for text in (b"1", b"2", b"3"):
+        path.write_bytes(text)
+        set_aside(path, NOW)
+    assert sorted(entry.read_bytes() for entry in path.parent.iterdir()) == [b"1", b"2", b"3"]
+
+
+@posix
+def test_a_link_to_a_broken_file_stays_for_the_next_one(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "real.json"
+    target.write_bytes(b"{broken")
+    path.symlink_to(target)
+    aside = set_aside(path, NOW)
+    assert (aside.parent, aside.read_bytes()) == (tmp_path, b"{broken")
+    write_atomic(path, [b"new"], prefix=PREFIX)
+    assert target.read_bytes() == b"new"
+
+
+def test_a_file_that_is_gone_cannot_be_set_aside(path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        set_aside(path, NOW)
+
+
+def test_a_folder_that_is_gone_cannot_be_synced(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        sync_folder(tmp_path / "none")

@@ -1,0 +1,115 @@
+"""Which home is served, and what kind of folder it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from session_core import find_home, profiles
+from session_core.home import Home, looks_like_hermes
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="homes of other platforms")
+
+
+def hermes_home(path: Path, sign: str = "state.db") -> Path:
+    (path / sign).parent.mkdir(parents=True, exist_ok=True)
+    (path / sign).touch()
+    return path
+
+
+def test_what_is_named_wins_over_everything(tmp_path: Path) -> None:
+    hermes_home(tmp_path / ".hermes")
+    environ = {"HOME": str(tmp_path), "MCP_SESSIONS_HOME": "/m", "HERMES_HOME": "/h"}
+    named = tmp_path / "named"
+    assert find_home(named, environ) == Home(named, "--home")
+    assert find_home(None, environ) == Home(Path("/m"), "MCP_SESSIONS_HOME")
+    del environ["MCP_SESSIONS_HOME"]
+    assert find_home(None, environ) == Home(Path("/h"), "HERMES_HOME")
+    del environ["HERMES_HOME"]
+    assert find_home(None, environ).path == tmp_path / ".hermes"
+
+
+def test_an_empty_variable_is_as_if_it_were_not_there(tmp_path: Path) -> None:
+    hermes_home(tmp_path / ".hermes")
+    environ = {"HOME": str(tmp_path), "MCP_SESSIONS_HOME": "", "HERMES_HOME": ""}
+    assert find_home(None, environ).path == tmp_path / ".hermes"
+
+
+@pytest.mark.parametrize(
+    "sign", ["state.db", "config.yaml", "gateway.json", "sessions/sessions.json"]
+)
+def test_a_hermes_home_is_found_by_its_database_or_one_of_its_files(
+    tmp_path: Path, sign: str
+) -> None:
+    hermes_home(tmp_path / ".hermes", sign)
+    found = find_home(None, {"HOME": str(tmp_path)})
+    assert found.path == tmp_path / ".hermes"
+    assert found.db_path == tmp_path / ".hermes" / "state.db"
+
+
+def test_an_empty_hermes_folder_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".hermes" / "logs").mkdir(parents=True)
+    assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
+    assert not looks_like_hermes(tmp_path / ".hermes")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the data folder of Linux")
+def test_without_any_it_is_a_folder_in_the_data_of_the_platform(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    assert find_home(None, environ).path == tmp_path / ".local" / "share" / "mcp-sessions"
+    environ["XDG_DATA_HOME"] = str(tmp_path / "data")
+    assert find_home(None, environ).path == tmp_path / "data" / "mcp-sessions"
+    environ["XDG_DATA_HOME"] = "relative"
+    assert find_home(None, environ).path == tmp_path / ".local" / "share" / "mcp-sessions"
+
+
+def test_a_missing_or_relative_home_is_taken_literally(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_home("not/there", {}).path == tmp_path / "not" / "there"
+    assert find_home("~/mine", {}).path == Path(os.environ["HOME"]) / "mine"
+    assert not (tmp_path / "not").exists()
+
+
+def test_a_symlink_is_not_resolved(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert find_home(tmp_path / "link", {}).path == tmp_path / "link"
+
+
+def test_finding_a_home_makes_nothing(tmp_path: Path) -> None:
+    find_home(None, {"HOME": str(tmp_path / "user")})
+    assert not (tmp_path / "user" / ".local").exists()
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may look anywhere"
+)
+def test_a_hermes_folder_that_may_not_be_looked_into_counts_as_one(tmp_path: Path) -> None:
+    hermes_home(tmp_path / ".hermes").chmod(0)
+    try:
+        assert find_home(None, {"HOME": str(tmp_path)}).path == tmp_path / ".hermes"
+        assert looks_like_hermes(tmp_path / ".hermes")
+    finally:
+        (tmp_path / ".hermes").chmod(0o700)
+
+
+def test_a_file_in_place_of_the_home_is_no_hermes_home(tmp_path: Path) -> None:
+    (tmp_path / ".hermes").write_text("a file")
+    assert not looks_like_hermes(tmp_path / ".hermes")
+    assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
+
+
+def test_profiles_are_homes_below_the_root(tmp_path: Path) -> None:
+    assert profiles(tmp_path) == {"default": tmp_path}
+    for name in ("work", "home", "default"):
+        (tmp_path / "profiles" / name).mkdir(parents=True)
+    (tmp_path / "profiles" / "a file").touch()
+    found = profiles(tmp_path)
+    assert list(found) == ["default", "home", "work"]
+    assert found["default"] == tmp_path
+    assert found["work"] == tmp_path / "profiles" / "work"

@@ -1,0 +1,316 @@
+"""Who has a database open, whether a gateway lives, and which leases count; with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Holder, presence, processes
+from tests.homes import connect, hermes_database
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+_HOLD = """
+import sys
+from session_core import driver
+connection = driver.connect(sys.argv[1], busy_timeout_s=1)
+connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+print("open", flush=True)
+sys.stdin.read()
+connection.close()
+"""
+_SLEEP = "import sys; print('up', flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def process(*arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process that says a line once it is ready and ends with its input."""
+    child = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environ},
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline()
+        yield child
+    finally:
+        child.stdin.close()
+        child.stdout.close()
+        child.wait(10)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "it's a #home?" / "state.db"
+    hermes_database(path)
+    return path
+
+
+def holding(path: Path, mode: str = "ro") -> Any:
+    return process("-c", _HOLD, f"{path.as_uri()}?mode={mode}")
+
+
+def ticks(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def test_nobody_holds_a_database_that_nobody_has_open(database: Path) -> None:
+    assert presence.holders(database) == []
+    assert presence.holders(database.parent / "not there") == []
+
+
+@LINUX
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_another_process_that_has_it_open_is_told_by_pid_and_name(
+    database: Path, mode: str
+) -> None:
+    with holding(database, mode) as child:
+        assert presence.holders(database) == [Holder(child.pid, processes.name(child.pid))]
+        assert processes.name(child.pid)
+    assert presence.holders(database) == []
+
+
+@LINUX
+def test_this_process_is_not_told(database: Path) -> None:
+    with connect(database) as connection, holding(database) as child:
+        connection.execute("SELECT count(*) FROM sessions").fetchone()
+        assert [holder.pid for holder in presence.holders(database)] == [child.pid]
+
+
+@LINUX
+def test_a_holder_of_a_rollback_journal_database_is_told(database: Path) -> None:
+    with connect(database) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    with holding(database) as child:
+        assert [holder.pid for holder in presence.holders(database)] == [child.pid]
+
+
+@LINUX
+def test_a_holder_is_told_through_a_symlink(database: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(database)
+    with holding(database) as child:
+        assert [holder.pid for holder in presence.holders(link)] == [child.pid]
+
+
+@LINUX
+def test_another_database_of_that_name_is_not_confused_with_it(
+    database: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / "state.db"
+    hermes_database(other)
+    with holding(other):
+        assert presence.holders(database) == []
+
+
+@LINUX
+def test_asking_leaves_our_own_locks_alone(database: Path) -> None:
+    with connect(database) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        before = _locks()
+        presence.holders(database)
+        presence._holders_by_probe(database)
+        assert _locks() == before
+        assert before
+
+
+@LINUX
+def test_a_lock_is_told_by_a_probe_where_there_is_nothing_else(database: Path) -> None:
+    with holding(database) as child:
+        assert presence._holders_by_probe(database) == {child.pid}
+        with connect(database) as connection:
+            connection.execute("SELECT count(*) FROM sessions").fetchone()
+            assert presence._holders_by_probe(database) <= {0, child.pid, os.getpid()}
+    assert presence._holders_by_probe(database) == set()
+
+
+def test_a_process_lives_until_it_has_ended() -> None:
+    with process("-c", _SLEEP) as child:
+        assert presence.alive(child.pid)
+    assert not presence.alive(child.pid)
+    assert not presence.alive(0)
+    assert not presence.alive(-1)
+    assert not presence.alive(2**40)
+
+
+@LINUX
+def test_a_process_that_ended_but_was_not_waited_for_does_not_live() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not presence.alive(child.pid)
+    child.wait()
+
+
+@LINUX
+def test_a_pid_is_told_from_one_that_was_given_again_by_its_start() -> None:
+    pid = os.getpid()
+    started = ticks(pid)
+    epoch = processes._boot_time() + started / os.sysconf("SC_CLK_TCK")
+    assert presence.alive(pid, started)
+    assert presence.alive(pid, str(started))
+    assert presence.alive(pid, epoch)
+    assert presence.alive(pid, None)
+    assert presence.alive(pid, "nonsense")
+    assert not presence.alive(pid, started + 1)
+    assert not presence.alive(pid, epoch - 60)
+    assert not presence.alive(pid, float("nan"))
+
+
+@pytest.fixture
+def gateway_script(tmp_path: Path) -> Path:
+    """A program whose arguments are those of a gateway."""
+    path = tmp_path / "gateway" / "run.py"
+    path.parent.mkdir()
+    path.write_text(_SLEEP)
+    return path
+
+
+@LINUX
+@pytest.mark.parametrize("name", ["gateway.pid", "gateway.lock", "gateway_state.json"])
+def test_a_gateway_that_lives_is_found(tmp_path: Path, gateway_script: Path, name: str) -> None:
+    assert presence.gateway(tmp_path) is None
+    with process(str(gateway_script)) as child:
+        record = {"pid": child.pid, "kind": "hermes-gateway", "start_time": ticks(child.pid)}
+        write_json(tmp_path / name, record)
+        found = presence.gateway(tmp_path)
+        assert found is not None
+        assert (found.pid, found.argv[1]) == (child.pid, str(gateway_script))
+    assert presence.gateway(tmp_path) is None
+
+
+@LINUX
+def test_a_gateway_is_found_by_a_file_with_nothing_but_its_pid(
+    tmp_path: Path, gateway_script: Path
+) -> None:
+    with process(str(gateway_script)) as child:
+        (tmp_path / "gateway.pid").write_text(f"{child.pid}\n")
+        found = presence.gateway(tmp_path)
+        assert found is not None
+        assert found.pid == child.pid
+
+
+@LINUX
+def test_a_pid_that_another_program_has_now_is_no_gateway(
+    tmp_path: Path, gateway_script: Path
+) -> None:
+    argv = ["hermes", "gateway", "run"]
+    with process("-c", _SLEEP) as child:
+        record = {"pid": child.pid, "kind": "hermes-gateway", "argv": argv}
+        write_json(tmp_path / "gateway.pid", record)
+        assert presence.gateway(tmp_path) is None
+    with process(str(gateway_script)) as child:
+        record |= {"pid": child.pid, "start_time": ticks(child.pid) - 5}
+        write_json(tmp_path / "gateway.pid", record)
+        assert presence.gateway(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "runs"),
+    [
+        ("hermes gateway", True),
+        ("hermes gateway run", True),
+        ("/usr/bin/hermes -p gateway gateway run --verbose", True),
+        ("hermes --profile=gateway gateway restart", True),
+        ("python -m hermes_cli.main gateway run", True),
+        ("python /opt/h/hermes_cli/main.py gateway", True),
+        ("/opt/bin/hermes-gateway", True),
+        (r"C:\h\Scripts\hermes-gateway.exe", True),
+        ("python gateway/run.py", True),
+        ("hermes gateway status", False),
+        ("hermes gateway stop", False),
+        ("hermes -p gateway chat", False),
+        ("python -m tui_gateway", False),
+        ("nginx gateway run", False),
+        ("", False),
+    ],
+)
+def test_a_gateway_is_known_by_its_arguments(command: str, runs: bool) -> None:
+    assert presence._runs_gateway(command.split()) is runs
+
+
+def entry(pid: Any, started: Any = None, **fields: Any) -> dict[str, Any]:
+    return {
+        "lease_id": "l",
+        "session_id": "s",
+        "surface": "cli",
+        "pid": pid,
+        "process_start_time": started,
+        **fields,
+    }
+
+
+@LINUX
+def test_only_leases_whose_process_lives_count(tmp_path: Path) -> None:
+    assert presence.leases(tmp_path) == []
+    pid = os.getpid()
+    epoch = processes._boot_time() + ticks(pid) / os.sysconf("SC_CLK_TCK")
+    with process("-c", _SLEEP) as child:
+        ended = child.pid
+    entries = [
+        entry(pid, epoch),
+        entry(pid, epoch - 1000, session_id="given again"),
+        entry(ended, session_id="ended"),
+        entry(pid, session_id="no start"),
+    ]
+    write_json(tmp_path / "runtime" / "active_sessions.json", {"entries": entries})
+    assert presence.leases(tmp_path) == [
+        presence.Lease("s", pid, "l", "cli"),
+        presence.Lease("no start", pid, "l", "cli"),
+    ]
+
+
+BROKEN = [
+    b"",
+    b"{",
+    b"\xff\xfe\x00",
+    b"null",
+    b"true",
+    b"[]",
+    b"[1, null, {}]",
+    b'"text"',
+    b"-5",
+    b"1e999",
+    b"9" * 400,
+    b"[" * 100_000,
+    b'{"pid": "x", "entries": 5}',
+    b'{"pid": null, "entries": {"a": 1}}',
+    b'{"pid": [], "entries": [{"session_id": "s"}, {"pid": 1e400, "session_id": "s"}]}',
+    b'{"pid": true, "entries": [{"session_id": "s", "pid": {}}, 7]}',
+]
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_broken_file_says_nothing_and_raises_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "runtime").mkdir()
+    for name in ("gateway.pid", "gateway.lock", "runtime/active_sessions.json"):
+        (tmp_path / name).write_bytes(content)
+    assert presence.gateway(tmp_path) is None
+    assert presence.leases(tmp_path) == []
+
+
+def test_a_folder_in_place_of_a_file_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "gateway.pid").mkdir()
+    (tmp_path / "runtime" / "active_sessions.json").mkdir(parents=True)
+    assert presence.gateway(tmp_path) is None
+    assert presence.leases(tmp_path) == []
+
+
+def _locks() -> list[str]:
+    own = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sorted(" ".join(fields[1:]) for fields in own if str(os.getpid()) in fields)

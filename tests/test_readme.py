@@ -1,0 +1,79 @@
+"""What the README shows is run as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+SAYS = {
+    "The library in a minute": ["The ledger", "2", "let us keep the ledger in SQLite"],
+    "An agent of thirty lines": [
+        "hello! (2 messages so far)",
+        "again! (4 messages so far)",
+        "over: telegram new_session",
+        "Session reset",
+        "hello! (2 messages so far)",
+    ],
+}
+"""What the example below each heading prints, in this order."""
+
+
+def _blocks(language: str) -> dict[str, str]:
+    """Return the blocks of a language by the heading that they stand below."""
+    sections = re.split(r"^## (.+)$", README, flags=re.MULTILINE)[1:]
+    fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return {
+        f"{heading} {number}" if number else heading: block
+        for heading, section in zip(sections[::2], sections[1::2], strict=True)
+        for number, block in enumerate(fence.findall(section))
+    }
+
+
+def _run(code: str, folder: Path) -> str:
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_every_example_is_known_here():
+    assert set(_blocks("python")) == set(SAYS)
+
+
+@pytest.mark.parametrize("heading", SAYS)
+def test_an_example_runs_as_it_stands(tmp_path, heading):
+    said = _run(_blocks("python")[heading], tmp_path)
+    place = 0
+    for expected in SAYS[heading]:
+        place = said.index(expected, place) + len(expected)
+
+
+@pytest.mark.parametrize("heading", SAYS)
+def test_an_example_runs_again_where_it_ran_before(tmp_path, heading):
+    for _ in range(2):
+        _run(_blocks("python")[heading], tmp_path)
+
+
+def test_the_agent_has_at_most_thirty_lines_of_code():
+    lines = _blocks("python")["An agent of thirty lines"].splitlines()
+    assert len([line for line in lines if line.strip()]) <= 30
+
+
+def test_the_commands_install_what_there_is():
+    to_try, to_test = _blocks("sh").values()
+    assert to_try.strip().endswith(".venv/bin/mcp-sessions demo")
+    assert metadata.entry_points(group="console_scripts", name="mcp-sessions")
+    assert "--editable '.[dev]'" in to_test
+    assert to_test.strip().endswith("-m pytest")
+    needed = metadata.requires("mcp-sessions") or []
+    assert any(re.match(r"pytest\b(?!-).*extra == .dev", one) for one in needed)

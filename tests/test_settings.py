@@ -1,0 +1,516 @@
+"""What the configuration of a home means, however it is written and whatever is broken in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_core.keys import Platform
+from session_core.settings import GatewayConfig, SessionResetPolicy
+
+POLICY: dict[str, Any] = {
+    "mode": "none",
+    "at_hour": 4,
+    "idle_minutes": 1440,
+    "notify": True,
+    "notify_exclude_platforms": ["api_server", "webhook"],
+    "bg_process_max_age_hours": 24,
+}
+DEFAULTS: dict[str, Any] = {
+    "default_reset_policy": POLICY,
+    "reset_by_type": {},
+    "reset_by_platform": {},
+    "sessions_dir": None,
+    "write_sessions_json": True,
+    "group_sessions_per_user": True,
+    "thread_sessions_per_user": False,
+    "multiplex_profiles": False,
+    "session_store_max_age_days": 90,
+    "sessions": {},
+}
+
+
+@pytest.fixture
+def load(home_path: Path) -> Any:
+    """Load a home with these files and this environment."""
+
+    def load(yaml: str | None = None, older: Any = None, **environ: str) -> GatewayConfig:
+        if yaml is not None:
+            (home_path / "config.yaml").write_text(yaml, encoding="utf-8")
+        if older is not None:
+            text = older if isinstance(older, str) else json.dumps(older)
+            (home_path / "gateway.json").write_text(text, encoding="utf-8")
+        return GatewayConfig.load(home_path, environ)
+
+    return load
+
+
+# Defaults and shapes
+
+
+def test_a_configuration_has_its_defaults() -> None:
+    assert GatewayConfig().to_dict() == DEFAULTS
+
+
+def test_a_home_without_files_has_the_defaults(load: Any, home_path: Path) -> None:
+    config = load()
+    assert config.to_dict() == {**DEFAULTS, "sessions_dir": str(home_path / "sessions")}
+    assert config.problems == ()
+
+
+def test_a_home_that_is_missing_has_the_defaults(home_path: Path) -> None:
+    assert GatewayConfig.load(home_path / "none", {}).problems == ()
+
+
+def test_a_configuration_is_made_from_names() -> None:
+    config = GatewayConfig(
+        session_store_max_age_days=7,
+        default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=5),
+        reset_by_type={"dm": SessionResetPolicy(mode="daily", at_hour=3)},
+        reset_by_platform={Platform.TELEGRAM: SessionResetPolicy(notify=False)},
+        sessions_dir=Path("somewhere"),
+        write_sessions_json=False,
+        group_sessions_per_user=False,
+        thread_sessions_per_user=True,
+    )
+    assert config.to_dict() == {
+        **DEFAULTS,
+        "session_store_max_age_days": 7,
+        "default_reset_policy": {**POLICY, "mode": "idle", "idle_minutes": 5},
+        "reset_by_type": {"dm": {**POLICY, "mode": "daily", "at_hour": 3}},
+        "reset_by_platform": {"telegram": {**POLICY, "notify": False}},
+        "sessions_dir": "somewhere",
+        "write_sessions_json": False,
+        "group_sessions_per_user": False,
+        "thread_sessions_per_user": True,
+    }
+
+
+def test_a_policy_knows_its_silent_platforms_under_both_names() -> None:
+    shorter = SessionResetPolicy.from_dict({"notify_exclude": ["slack"]})
+    longer = SessionResetPolicy(notify_exclude_platforms=("slack",))
+    assert shorter == longer
+    assert shorter.notify_exclude == ("slack",)
+
+
+def test_one_silent_platform_is_a_list_of_one() -> None:
+    policy = SessionResetPolicy.from_dict({"notify_exclude_platforms": "telegram"})
+    assert policy.notify_exclude_platforms == ("telegram",)
+
+
+# What is given and cannot be used
+
+
+@pytest.mark.parametrize("hour", [-1, 24, 4.5, "x", True, [], 10**30])
+def test_an_hour_that_is_none_is_four(hour: Any) -> None:
+    assert SessionResetPolicy(at_hour=hour).at_hour == 4
+
+
+@pytest.mark.parametrize(("hour", "read"), [(0, 0), (23, 23), ("17", 17), (5.0, 5), (None, 4)])
+def test_an_hour_is_read(hour: Any, read: int) -> None:
+    assert SessionResetPolicy(at_hour=hour).at_hour == read
+
+
+@pytest.mark.parametrize("minutes", [0, -1, "x", float("inf"), float("nan"), True, {}])
+def test_an_idle_time_that_is_none_is_a_day(minutes: Any) -> None:
+    assert SessionResetPolicy(idle_minutes=minutes).idle_minutes == 1440
+
+
+@pytest.mark.parametrize(("minutes", "read"), [(1, 1), (0.5, 0.5), ("90", 90), (None, 1440)])
+def test_an_idle_time_is_read(minutes: Any, read: float) -> None:
+    assert SessionResetPolicy(idle_minutes=minutes).idle_minutes == read
+
+
+def test_an_unknown_mode_stays_as_it_is() -> None:
+    assert SessionResetPolicy(mode="weekly").mode == "weekly"
+
+
+@pytest.mark.parametrize("mode", [None, False, 5, []])
+def test_a_mode_that_is_no_text_is_none(mode: Any) -> None:
+    assert SessionResetPolicy(mode=mode).mode == "none"
+
+
+def test_what_is_set_later_is_checked_too() -> None:
+    policy = SessionResetPolicy()
+    policy.at_hour = 99
+    assert policy.at_hour == 4
+
+
+@pytest.mark.parametrize("days", [-1, -999, -0.5, "-3"])
+def test_days_below_none_are_none(days: Any) -> None:
+    assert GatewayConfig(session_store_max_age_days=days).session_store_max_age_days == 0
+
+
+@pytest.mark.parametrize("days", ["soon", "7.5", [], {}, float("inf"), float("nan"), None, True])
+def test_nonsense_is_ninety_days(days: Any) -> None:
+    assert GatewayConfig(session_store_max_age_days=days).session_store_max_age_days == 90
+
+
+@pytest.mark.parametrize(("days", "read"), [(0, 0), (30, 30), ("30", 30), (30.9, 30)])
+def test_days_are_read(days: Any, read: int) -> None:
+    assert GatewayConfig(session_store_max_age_days=days).session_store_max_age_days == read
+
+
+def test_days_that_are_turned_off_are_none() -> None:
+    assert GatewayConfig.from_dict({"session_store_max_age_days": False}).to_dict() == {
+        **DEFAULTS,
+        "session_store_max_age_days": 0,
+    }
+
+
+@pytest.mark.parametrize("yes", [True, 1, "yes", " On ", "TRUE", "1"])
+def test_yes_is_written_in_many_ways(yes: Any) -> None:
+    assert GatewayConfig(thread_sessions_per_user=yes).thread_sessions_per_user is True
+
+
+@pytest.mark.parametrize("no", [False, 0, "no", " Off ", "FALSE", "0"])
+def test_no_is_written_in_many_ways(no: Any) -> None:
+    assert GatewayConfig(write_sessions_json=no).write_sessions_json is False
+
+
+@pytest.mark.parametrize("odd", ["maybe", "", [], {}, None])
+def test_neither_yes_nor_no_is_the_default(odd: Any) -> None:
+    config = GatewayConfig(write_sessions_json=odd, thread_sessions_per_user=odd)
+    assert (config.write_sessions_json, config.thread_sessions_per_user) == (True, False)
+
+
+# Which policy a chat has
+
+
+def policies() -> GatewayConfig:
+    return GatewayConfig.from_dict(
+        {
+            "default_reset_policy": {"mode": "idle", "idle_minutes": 1},
+            "reset_by_type": {"group": {"mode": "idle", "idle_minutes": 2}},
+            "reset_by_platform": {"Telegram": {"mode": "none"}, "irc": {"mode": "daily"}},
+        }
+    )
+
+
+def test_the_policy_of_a_platform_comes_first() -> None:
+    assert policies().policy_for(Platform.TELEGRAM, "group").mode == "none"
+
+
+def test_a_platform_is_given_as_text_too() -> None:
+    assert policies().policy_for("telegram", "dm").mode == "none"
+
+
+def test_a_platform_of_a_plugin_has_a_policy() -> None:
+    assert policies().policy_for("irc").mode == "daily"
+
+
+def test_the_policy_of_a_type_comes_second() -> None:
+    assert policies().policy_for("slack", "group").idle_minutes == 2
+
+
+@pytest.mark.parametrize("chat", [(), ("slack",), ("slack", "dm"), (None, None), ("", "")])
+def test_the_default_policy_comes_last(chat: tuple[Any, ...]) -> None:
+    assert policies().policy_for(*chat).idle_minutes == 1
+
+
+def test_a_policy_that_is_broken_costs_no_other() -> None:
+    config = GatewayConfig.from_dict(
+        {"reset_by_platform": {"slack": "daily", "irc": None, "signal": {"mode": "idle"}}}
+    )
+    modes = {name: policy.mode for name, policy in config.reset_by_platform.items()}
+    assert modes == {"slack": "none", "irc": "none", "signal": "idle"}
+    assert config.problems == ("reset_by_platform.slack cannot be 'daily'",)
+
+
+# Round trips
+
+
+def test_what_is_not_known_survives_a_round_trip() -> None:
+    stored = {
+        **DEFAULTS,
+        "platforms": {"telegram": {"token": "t"}},
+        "quick_commands": None,
+        "default_reset_policy": {**POLICY, "flavour": [1]},
+        "reset_by_platform": {"irc": {**POLICY, "mode": "weekly"}},
+    }
+    assert GatewayConfig.from_dict(stored).to_dict() == stored
+
+
+def test_what_is_not_known_may_be_secret_and_is_not_shown() -> None:
+    assert "t0ken" not in repr(GatewayConfig.from_dict({"platforms": {"x": {"token": "t0ken"}}}))
+
+
+@pytest.mark.parametrize("stored", [None, [], "x", 5])
+def test_what_is_no_object_is_the_default(stored: Any) -> None:
+    assert GatewayConfig.from_dict(stored).to_dict() == DEFAULTS
+    assert SessionResetPolicy.from_dict(stored).to_dict() == POLICY
+
+
+text = st.text(max_size=6)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(text, inner, max_size=2),
+    max_leaves=4,
+)
+odd_policy = anything | st.dictionaries(st.sampled_from([*POLICY, "x"]), anything, max_size=4)
+odd_config = st.dictionaries(st.sampled_from([*DEFAULTS, "x"]), anything, max_size=4)
+
+
+@given(odd_config, odd_policy, odd_policy)
+def test_any_values_make_a_configuration_that_comes_back(
+    stored: dict[str, Any], default: Any, other: Any
+) -> None:
+    stored = {**stored, "default_reset_policy": default, "reset_by_platform": {"irc": other}}
+    first = GatewayConfig.from_dict(stored).to_dict()
+    assert GatewayConfig.from_dict(first).to_dict() == first
+
+
+@given(odd_config, odd_policy)
+def test_a_configuration_can_be_stored_as_json(stored: dict[str, Any], default: Any) -> None:
+    config = GatewayConfig.from_dict({**stored, "default_reset_policy": default})
+    assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+
+
+# Files
+
+
+def test_the_policy_is_a_section_of_its_own(load: Any) -> None:
+    config = load("session_reset:\n  mode: idle\n  idle_minutes: 5\n")
+    assert config.default_reset_policy.to_dict() == {**POLICY, "mode": "idle", "idle_minutes": 5}
+
+
+def test_the_policy_may_stand_in_the_section_of_the_gateway(load: Any) -> None:
+    assert load("gateway: {session_reset: {mode: daily}}").default_reset_policy.mode == "daily"
+
+
+def test_a_section_of_its_own_wins_even_where_it_is_empty(load: Any) -> None:
+    config = load("session_reset: {}\ngateway: {session_reset: {mode: daily}}")
+    assert config.default_reset_policy.mode == "none"
+
+
+def test_an_empty_section_leaves_what_the_older_file_says(load: Any) -> None:
+    config = load("session_reset: {}", {"default_reset_policy": {"mode": "daily"}})
+    assert config.default_reset_policy.mode == "daily"
+
+
+def test_a_section_replaces_the_policy_of_the_older_file_as_a_whole(load: Any) -> None:
+    config = load("session_reset: {mode: idle}", {"default_reset_policy": {"at_hour": 9}})
+    assert config.default_reset_policy.to_dict() == {**POLICY, "mode": "idle"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "group_sessions_per_user",
+        "thread_sessions_per_user",
+        "multiplex_profiles",
+        "write_sessions_json",
+    ],
+)
+def test_a_flag_is_read_at_the_top_then_below_gateway_then_in_the_older_file(
+    load: Any, name: str
+) -> None:
+    other = not DEFAULTS[name]
+    assert getattr(load(f"gateway: {{{name}: {other}}}"), name) is other
+    assert getattr(load("{}", {name: other}), name) is other
+    both = f"{name}: {other}\ngateway: {{{name}: {not other}}}"
+    assert getattr(load(both, {name: not other}), name) is other
+
+
+def test_a_flag_at_the_top_wins_even_without_a_value(load: Any) -> None:
+    assert load("write_sessions_json:\ngateway: {write_sessions_json: false}").write_sessions_json
+
+
+def test_off_is_a_mode(load: Any) -> None:
+    config = load("session_reset: {mode: off}")
+    assert (config.default_reset_policy.mode, config.problems) == ("none", ())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("session_store_max_age_days", 7),
+        ("reset_by_type", {"dm": {**POLICY, "mode": "idle"}}),
+        ("reset_by_platform", {"irc": {**POLICY, "mode": "idle"}}),
+        ("sessions_dir", "/elsewhere"),
+    ],
+)
+def test_some_things_are_read_from_the_older_file_alone(load: Any, name: str, value: Any) -> None:
+    assert load(None, {name: value}).to_dict()[name] == value
+    below = load(json.dumps({"gateway": {name: value}}), {})
+    top = load(json.dumps({name: value}), {})
+    assert below.to_dict()[name] == top.to_dict()[name] != value
+    assert (
+        top.problems == below.problems == (f"config.yaml: {name} is read from gateway.json alone",)
+    )
+
+
+@pytest.mark.parametrize("folder", [None, "", 5, []])
+def test_a_folder_that_is_none_is_the_usual_one(load: Any, folder: Any, home_path: Path) -> None:
+    assert load(None, {"sessions_dir": folder}).sessions_dir == home_path / "sessions"
+
+
+def test_a_relative_folder_is_one_of_the_home(load: Any, home_path: Path) -> None:
+    assert load(None, {"sessions_dir": "deep/er"}).sessions_dir == home_path / "deep" / "er"
+
+
+def test_the_section_of_sessions_is_kept_as_it_is(load: Any) -> None:
+    assert load("sessions: {auto_prune: true, x: [1]}").sessions == {"auto_prune": True, "x": [1]}
+
+
+def test_the_files_are_not_changed(load: Any, home_path: Path) -> None:
+    load("session_reset: {at_hour: 99}\n", {"x": 1})
+    assert (home_path / "config.yaml").read_text() == "session_reset: {at_hour: 99}\n"
+    assert {path.name for path in home_path.iterdir()} == {"config.yaml", "gateway.json"}
+
+
+# Broken files
+
+BROKEN_YAML = {
+    "cut off": "a: [1,\n",
+    "a list": "- a\n",
+    "a day that is none": "at: 2026-13-45\n",
+    "a tag that does not fit": "at: !!timestamp soon\n",
+    "a truth that is none": "at: !!bool soon\n",
+    "a number that is none": "at: !!int ''\n",
+    "code": "at: !!python/object/apply:os.getpid []\n",
+    "deep": "[" * 3000,
+    "control characters": "a: \x01\n",
+}
+
+
+@pytest.mark.parametrize("yaml", BROKEN_YAML.values(), ids=BROKEN_YAML)
+def test_a_broken_file_leaves_what_the_other_says(load: Any, yaml: str) -> None:
+    config = load(yaml, {"session_store_max_age_days": 7})
+    assert config.session_store_max_age_days == 7
+    assert len(config.problems) == 1
+    assert config.problems[0].startswith("config.yaml ")
+
+
+@pytest.mark.parametrize("older", ["{", "[1]", "\ufeff{}", "[" * 100_000, "nonsense", '{"a": 1} x'])
+def test_a_broken_older_file_leaves_what_the_other_says(load: Any, older: str) -> None:
+    config = load("session_reset: {mode: idle}", older)
+    assert config.default_reset_policy.mode == "idle"
+    assert len(config.problems) == 1
+    assert config.problems[0].startswith("gateway.json ")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "gateway.json"])
+def test_a_file_that_is_no_text_is_reported(load: Any, home_path: Path, name: str) -> None:
+    (home_path / name).write_bytes(b"\xff\xfe\x00")
+    assert load().problems == (f"{name} cannot be read",)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "gateway.json"])
+def test_a_file_that_is_a_folder_is_reported(load: Any, home_path: Path, name: str) -> None:
+    (home_path / name).mkdir()
+    assert load().problems == (f"{name} cannot be read",)
+
+
+@pytest.mark.parametrize(("yaml", "older"), [("", "{}"), ("# nothing\n", "null"), ("~", "[]")])
+def test_a_file_that_says_nothing_is_no_problem(load: Any, yaml: str, older: str) -> None:
+    assert load(yaml, older).problems == ()
+
+
+def test_a_mark_at_the_start_of_the_file_is_no_problem(load: Any) -> None:
+    config = load("\ufeffsession_reset: {mode: idle}")
+    assert (config.default_reset_policy.mode, config.problems) == ("idle", ())
+
+
+def test_the_line_of_a_mistake_is_said_and_not_its_text(load: Any) -> None:
+    config = load("ok: 1\ntoken: 's3cret\n")
+    assert config.problems == ("config.yaml cannot be read, see line 3",)
+
+
+def test_every_value_that_cannot_be_used_is_said_with_its_place(load: Any) -> None:
+    config = load(
+        "session_reset: {at_hour: 99, mode: Idle, 5: x}\n"
+        "gateway: {thread_sessions_per_user: maybe}\n",
+        {
+            "session_store_max_age_days": "soon",
+            "reset_by_platform": {"irc": {"at_hour": -1}},
+            "reset_by_type": "daily",
+        },
+        SESSION_IDLE_MINUTES="0",
+        SESSION_RESET_HOUR="x",
+        GATEWAY_MULTIPLEX_PROFILES="maybe",
+    )
+    assert sorted(config.problems) == [
+        "GATEWAY_MULTIPLEX_PROFILES cannot be 'maybe'",
+        "SESSION_IDLE_MINUTES cannot be 0",
+        "SESSION_RESET_HOUR cannot be 'x'",
+        "config.yaml: gateway.thread_sessions_per_user cannot be 'maybe'",
+        "config.yaml: session_reset.at_hour cannot be 99",
+        "config.yaml: session_reset.mode is 'Idle', which is like none",
+        "gateway.json: reset_by_platform.irc.at_hour cannot be -1",
+        "gateway.json: reset_by_type cannot be 'daily'",
+        "gateway.json: session_store_max_age_days cannot be 'soon'",
+    ]
+
+
+def test_a_section_that_is_no_section_is_said(load: Any) -> None:
+    assert load("session_reset: daily\ngateway: [1]").problems == (
+        "config.yaml: session_reset cannot be 'daily'",
+    )
+
+
+# The environment
+
+
+def test_the_environment_comes_before_the_files(load: Any) -> None:
+    config = load(
+        "session_reset: {mode: both, idle_minutes: 5, at_hour: 6}",
+        SESSION_IDLE_MINUTES=" 7 ",
+        SESSION_RESET_HOUR="23",
+    )
+    assert config.default_reset_policy.to_dict() == {
+        **POLICY,
+        "mode": "both",
+        "idle_minutes": 7,
+        "at_hour": 23,
+    }
+
+
+def test_the_environment_is_for_the_default_policy_alone(load: Any) -> None:
+    config = load(None, {"reset_by_type": {"dm": {"mode": "idle"}}}, SESSION_IDLE_MINUTES="7")
+    assert config.policy_for("irc", "dm").idle_minutes == 1440
+
+
+def test_a_number_out_of_range_is_the_default_and_not_what_the_file_says(load: Any) -> None:
+    config = load("session_reset: {at_hour: 6}", SESSION_RESET_HOUR="24")
+    assert config.default_reset_policy.at_hour == 4
+
+
+@pytest.mark.parametrize("text", ["", "x"])
+def test_what_is_no_number_leaves_what_the_file_says(load: Any, text: str) -> None:
+    config = load("session_reset: {at_hour: 6}", SESSION_RESET_HOUR=text)
+    assert config.default_reset_policy.at_hour == 6
+
+
+@pytest.mark.parametrize(("word", "on"), [("on", True), ("0", False), ("", True), ("maybe", True)])
+def test_many_profiles_are_turned_on_and_off_by_the_environment(
+    load: Any, word: str, on: bool
+) -> None:
+    config = load("multiplex_profiles: true", GATEWAY_MULTIPLEX_PROFILES=word)
+    assert config.multiplex_profiles is on
+
+
+def test_the_environment_of_the_process_is_the_default(
+    home_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SESSION_RESET_HOUR", "9")
+    assert GatewayConfig.load(home_path).default_reset_policy.at_hour == 9
+
+
+# What it costs
+
+
+def test_the_library_does_not_load_what_only_settings_need() -> None:
+    code = (
+        "import sys, session_core, session_core.routing.policies, session_core.routing.entries\n"
+        "print(sorted({'pydantic', 'yaml'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
