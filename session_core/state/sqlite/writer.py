@@ -1,8 +1,8 @@
 """The one writing connection of a database: short transactions, many callers, one commit.
 
-Callers that arrive while a commit is under way are committed together by the next one, each in a
-savepoint of its own, so that one that fails takes nothing from the others. A caller returns when
-its change is committed, never before.
+Callers that arrive while a commit is under way are committed together by the next one. Where one
+of them fails nothing is committed, and each is tried alone, so that it takes nothing from the
+others. A caller returns when its change is committed, never before.
 """
 
 from __future__ import annotations
@@ -247,10 +247,10 @@ class Writer:
         try:
             with self._changes(max(job.deadline for job in batch)) as handle:
                 for job in batch:
-                    _try_in_savepoint(job, handle)
-        except driver.library().Error as error:
+                    job.result = cast("Step[Any]", job.step)(handle)
+        except Exception as error:  # noqa: BLE001 -- each caller gets his own, in his own thread
             # Whoever has the lock has it for each of them: they do not wait one after another.
-            busy = is_busy(error)
+            busy = isinstance(error, driver.library().Error) and is_busy(error)
             for job in batch:
                 job.result, job.error = None, type(error)(*error.args) if busy else None
             if not busy:
@@ -316,16 +316,6 @@ def _in_a_hurry(handle: Handle) -> Iterator[None]:
         yield
     finally:
         handle.connection.execute("PRAGMA busy_timeout=1000")
-
-
-def _try_in_savepoint(job: _Job, handle: Handle) -> None:
-    try:
-        with _savepoint(handle):
-            job.result = cast("Step[Any]", job.step)(handle)
-    except Exception as error:
-        if not handle.connection.in_transaction:
-            raise
-        job.error = error
 
 
 @contextmanager
