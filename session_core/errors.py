@@ -70,7 +70,11 @@ class Unsupported(SessionError):
 
 
 class StorageError(SessionError):
-    """The database could not do what it was told; what was there before is still there."""
+    """The database could not do what it was told.
+
+    What was there before is still there, except that a change whose last sync failed may have been
+    kept: read again before you try again.
+    """
 
 
 class StorageFull(StorageError):

@@ -129,7 +129,7 @@ class Demo:
         window, took_ms = _timed(lambda: self._db.read_window(sample.LONG, limit=_PAGE))
         rows = window.messages
         self._screen.heading(f"The newest {len(rows)} messages of one session", _ms(took_ms))
-        self._screen.dim(f"{len(rows) - _SHOWN} more before these")
+        self._screen.dim(f"The last {_SHOWN} of them:")
         for row in rows[-_SHOWN:]:
             self._screen.block(f"{row['role']:<10}", _text(row), lines=2)
 

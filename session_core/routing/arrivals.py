@@ -71,7 +71,7 @@ class Arrivals(Deciding):
     ) -> SessionEntry | None:
         if self.db is None:
             return None
-        row = recovery.find(self.db, key, source)
+        row = recovery.find(self.db, key, source, lost.session_id if lost else None)
         if row is None:
             return None
         entry = self._entry(key, source, row["id"])
@@ -138,6 +138,7 @@ class Arrivals(Deciding):
                 self.db.promote_to_session_reset(old.session_id, reason)
             if self.db is not None and session_id is not None:
                 self.db.reopen_session(session_id)
+                self._record_peer(entry)
         self._copies.changed(urgent=True)
         if reason is not None:
             self._told.boundaries.append((old, entry, "new_session" if fresh else reason))

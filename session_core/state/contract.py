@@ -2,8 +2,9 @@
 
 `tests/contract/` proves it for each engine, and nothing above `state/` knows which one it has.
 Content is decoded, cursors are opaque and made by the engine, times are UTC epoch seconds, the
-order of messages is the order of their ids whatever their times say. An unknown session or message
-is `NotFound`, an argument that makes no sense `InvalidInput`; both change nothing.
+order of messages is the order of their ids whatever their times say. A change that needs a session
+or message that is not there is `NotFound`, an argument that makes no sense `InvalidInput`; both
+change nothing. A look-up of what is not there is empty, and a verb that answers yes or no says no.
 """
 
 from __future__ import annotations

@@ -70,15 +70,9 @@ class Search(Store):
         place = None if cursor is None else _decode(request, cursor)
         most = min(limit, MOST_HITS)
 
-        def look(handle: Handle) -> SearchResult | None:
-            return None if index.is_behind(handle) else _answer(handle, request, place, most)
-
-        found = None if self.read_only else self._read(look)
-        if found is None:
-            if not self.read_only:
-                self._tidy()
-            found = self._read(lambda handle: _answer(handle, request, place, most))
-        return found
+        if not self.read_only and self._read(index.is_behind):
+            self._tidy()
+        return self._read(lambda handle: _answer(handle, request, place, most))
 
 
 def _answer(handle: Handle, request: Request, place: Place | None, most: int) -> SearchResult:
