@@ -31,6 +31,8 @@ _ONLY_IN_JSON = (
     "session_store_max_age_days",
     "sessions_dir",
 )
+_FRESHNESS = "auto_continue_freshness_s"
+_OLD_FRESHNESS = "gateway_auto_continue_freshness"
 _OF_POLICY = {"SESSION_IDLE_MINUTES": "idle_minutes", "SESSION_RESET_HOUR": "at_hour"}
 _UNREADABLE = (
     OSError,
@@ -67,6 +69,9 @@ class Found:
             if name in where:
                 place = f"{path.name}: {name if where is told else f'gateway.{name}'}"
                 self._take(name, where[name], place)
+        agent = told.get("agent")
+        if isinstance(agent, Mapping) and _OLD_FRESHNESS in agent:
+            self._take(_FRESHNESS, agent[_OLD_FRESHNESS], f"{path.name}: agent.{_OLD_FRESHNESS}")
         for name in _ONLY_IN_JSON:
             if name in told or name in nested:
                 self._say(f"{path.name}: {name} is read from gateway.json alone")
@@ -76,6 +81,9 @@ class Found:
         for variable, name in _OF_POLICY.items():
             if text := environ.get(variable):
                 self._set_of_policy(name, text, variable)
+        freshness = environ.get("HERMES_AUTO_CONTINUE_FRESHNESS")
+        if freshness and _FRESHNESS not in self.values:  # here the file comes first
+            self._take(_FRESHNESS, freshness, "HERMES_AUTO_CONTINUE_FRESHNESS")
         word = environ.get("GATEWAY_MULTIPLEX_PROFILES", "").strip().lower()
         if word in WORDS:
             self.values["multiplex_profiles"] = WORDS[word]

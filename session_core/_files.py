@@ -66,12 +66,18 @@ def set_aside(path: Path, now: float) -> Path:
     A link is followed, and stays for the file that is written next.
     """
     target = Path(os.path.realpath(path))
-    stem = f"{target.name}.broken-{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}"
-    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    aside = next(free for name in names if not os.path.lexists(free := target.with_name(name)))
+    aside = name_aside(target, now)
     target.rename(aside)
     sync_folder(target.parent)
     return aside
+
+
+def name_aside(path: Path, now: float) -> Path:
+    """Return a name that is free, for what was broken in this file."""
+    target = Path(os.path.realpath(path))
+    stem = f"{target.name}.broken-{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}"
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    return next(free for name in names if not os.path.lexists(free := target.with_name(name)))
 
 
 def sweep(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:

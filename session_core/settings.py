@@ -179,6 +179,7 @@ class GatewayConfig(_Settings):
     thread_sessions_per_user: Truth = False
     multiplex_profiles: Truth = False
     session_store_max_age_days: Days = 90
+    auto_continue_freshness_s: Number = 3600
     sessions: dict[str, Any] = Field(default_factory=dict)
 
     _problems: tuple[str, ...] = PrivateAttr(default=())

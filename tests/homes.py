@@ -17,17 +17,20 @@ from typing import Any
 
 from session_core import driver
 from session_core.state.sqlite.handle import file_uri
-from session_core.state.sqlite.store import create
+from session_core.state.sqlite.opening import create
 from tests.hermes_schema import statements
 
 SCHEMAS = range(16, 31)
 
 
-def hermes_database(path: Path, schema: int = 22, *, fts_layout: int | None = None) -> None:
+def hermes_database(
+    path: Path, schema: int = 22, *, fts_layout: int | None = None, null_flags: bool = False
+) -> None:
     """Make an empty database as Hermes does.
 
     `fts_layout` is 0 for indexes with a copy of the text, 1 for external content from `messages`, 3
     from the view `messages_fts_src`. A database that was upgraded keeps 0 whatever its schema.
+    With `null_flags` the flag of messages was added to it later, and may be NULL.
     """
     layout = fts_layout if fts_layout is not None else 0 if schema < 23 else 1 if schema < 26 else 3
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +38,10 @@ def hermes_database(path: Path, schema: int = 22, *, fts_layout: int | None = No
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("BEGIN")
         for statement in statements(schema, layout):
-            connection.execute(statement)
+            strict = "active INTEGER NOT NULL"
+            connection.execute(
+                statement.replace(strict, "active INTEGER") if null_flags else statement
+            )
         connection.execute("INSERT INTO schema_version VALUES (?)", (schema,))
         if schema >= 23 and layout:
             connection.execute(

@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "thread_sessions_per_user": False,
     "multiplex_profiles": False,
     "session_store_max_age_days": 90,
+    "auto_continue_freshness_s": 3600,
     "sessions": {},
 }
 
@@ -495,6 +496,20 @@ def test_many_profiles_are_turned_on_and_off_by_the_environment(
 ) -> None:
     config = load("multiplex_profiles: true", GATEWAY_MULTIPLEX_PROFILES=word)
     assert config.multiplex_profiles is on
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("60", 60), ("0", 0), ("-1", -1), ("2.5", 2.5), ("", 3600), ("x", 3600)]
+)
+def test_how_long_an_interrupted_session_is_fresh_is_said_by_the_environment(
+    load: Any, text: str, seconds: float
+) -> None:
+    assert load(HERMES_AUTO_CONTINUE_FRESHNESS=text).auto_continue_freshness_s == seconds
+
+
+def test_how_long_an_interrupted_session_is_fresh_is_said_by_the_file_first(load: Any) -> None:
+    yaml = "agent:\n  gateway_auto_continue_freshness: 0\n"
+    assert load(yaml, HERMES_AUTO_CONTINUE_FRESHNESS="60").auto_continue_freshness_s == 0
 
 
 def test_the_environment_of_the_process_is_the_default(

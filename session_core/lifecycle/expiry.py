@@ -6,14 +6,15 @@ once. On a Hermes home nothing is removed and no entry is marked: its own watche
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
 
-from session_core.isolated import Report, log_fault
+from session_core.isolated import Report, log_fault, off_loop
 from session_core.keys import platform_of
 from session_core.routing.entries import SessionEntry
 
@@ -45,59 +46,85 @@ class ExpiryWatcher:
         self._start_delay_s = start_delay_s
         self._report = report
         self._clock = clock
-        self._stopped = anyio.Event()
+        self._stopped = threading.Event()
         self._failures: dict[tuple[str, str], int] = {}
         self._pruned_at: float | None = None
 
     async def run(self) -> None:
         """Tick until `stop` is called or the task is cancelled."""
-        delay_s = self._start_delay_s
-        while not self._stopped.is_set():
-            with anyio.move_on_after(delay_s):
-                await self._stopped.wait()
-                return
-            try:
-                await to_thread.run_sync(self.tick, abandon_on_cancel=True)
-            except Exception as error:  # noqa: BLE001 -- the next tick may do better
-                self._report("a tick of the expiry watcher failed", error)
-            delay_s = self._interval_s
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._wait_for_stop, group.cancel_scope)
+                await anyio.sleep(self._start_delay_s)
+                while True:
+                    await self._tick_aside()
+                    await anyio.sleep(self._interval_s)
+        finally:
+            self.stop()
 
     def stop(self) -> None:
-        """Let `run` return, at once."""
+        """Let `run` return at once, from whatever thread; a tick under way looks at no more."""
         self._stopped.set()
 
     def tick(self) -> list[str]:
         """Do one round; return the sessions that were finalized."""
-        finalized = [
-            entry.session_id
-            for entry in self._store.entries().values()
-            if not entry.expiry_finalized
-            and self._store.is_session_expired(entry)
-            and self._finalize(entry)
-        ]
-        self._runtime.cache.sweep(self._waits_for_expiry)
-        self._prune()
+        finalized = [session_id for key in self._store.entries() for session_id in self._end(key)]
+        if not self._stopped.is_set():
+            self._runtime.cache.sweep(self._waits_for_expiry)
+            self._prune()
         return finalized
 
-    def _finalize(self, entry: SessionEntry) -> bool:
-        """Tell the hooks, let the agent go and mark the entry; after three failures only mark."""
-        where = entry.session_key, entry.session_id
+    async def _wait_for_stop(self, scope: anyio.CancelScope) -> None:
+        await off_loop(self._stopped.wait)
+        scope.cancel()
+
+    async def _tick_aside(self) -> None:
         try:
-            self._runtime.hooks.once(
-                "on_session_finalize",
-                session_id=entry.session_id,
-                platform=str(entry.platform or platform_of(entry.session_key)),
-                reason="session_expired",
-            )
-            self._runtime.cache.evict(entry.session_key)
-            self._store.set_expiry_finalized(entry)
+            await to_thread.run_sync(self.tick, abandon_on_cancel=True)
+        except Exception as error:  # noqa: BLE001 -- the next tick may do better
+            self._report("a tick of the expiry watcher failed", error)
+
+    def _end(self, session_key: str) -> Iterator[str]:
+        """End the session of a chat if it has expired; yield its id."""
+        if self._stopped.is_set() or session_key in self._runtime.running:
+            return  # what is said in a turn under way is no end
+        entry = self._store.get(session_key)
+        if entry is None or entry.expiry_finalized or not self._store.is_session_expired(entry):
+            return
+        try:
+            if self._finalize(entry):
+                yield entry.session_id
         except Exception as error:  # noqa: BLE001 -- one entry must not keep the others
-            self._failures[where] = self._failures.get(where, 0) + 1
-            self._report(f"the session of {entry.session_key} could not be finalized", error)
-            if self._failures[where] < _TRIES:
-                return False
+            self._report(f"the session of {session_key} could not be finalized", error)
+            if self._has_failed_too_often(entry) and self._mark_only(entry):
+                yield entry.session_id
+
+    def _finalize(self, entry: SessionEntry) -> bool:
+        """Tell the hooks, let the agent go and mark the entry; return whether that was new."""
+        report = self._runtime.hooks.once(
+            "on_session_finalize",
+            session_id=entry.session_id,
+            platform=str(entry.platform or platform_of(entry.session_key)),
+            reason="session_expired",
+        )
+        self._runtime.cache.evict(entry.key)
+        marked = self._store.set_expiry_finalized(entry)
+        self._failures.pop((entry.key, entry.session_id), None)
+        return marked or not report.repeated
+
+    def _has_failed_too_often(self, entry: SessionEntry) -> bool:
+        where = entry.key, entry.session_id
+        self._failures[where] = self._failures.get(where, 0) + 1
+        return self._failures[where] >= _TRIES
+
+    def _mark_only(self, entry: SessionEntry) -> bool:
+        """After three failures the entry is marked all the same, and keeps its model."""
+        try:
             self._store.set_expiry_finalized(entry, clear_model_override=False)
-        self._failures.pop(where, None)
+        except Exception as error:  # noqa: BLE001 -- then the next tick tries again
+            self._report(f"the session of {entry.key} could not be marked", error)
+            return False
+        del self._failures[entry.key, entry.session_id]
         return True
 
     def _waits_for_expiry(self, session_key: str) -> bool:
@@ -114,5 +141,5 @@ class ExpiryWatcher:
         if self._pruned_at is not None and now - self._pruned_at < PRUNE_EVERY_S:
             return
         self._pruned_at = now
-        if self._runtime.db.kind != "hermes":
+        if self._runtime.db.kind == "own":
             self._store.prune_old_entries(self._store.config.session_store_max_age_days)

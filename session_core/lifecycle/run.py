@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from session_core.context import child_env, session_context, set_current_session_id
-from session_core.keys import platform_of
+from session_core.errors import Conflict, NotFound
+from session_core.keys import SessionSource, platform_of
 from session_core.models import Appended, AppendedMany
 from session_core.routing.entries import SessionEntry
 from session_core.routing.store import SessionStore
@@ -25,8 +26,15 @@ class Run:
     out about its session is not written back.
     """
 
-    def __init__(self, entry: SessionEntry, store: SessionStore, db: StateDatabase) -> None:
+    def __init__(
+        self,
+        entry: SessionEntry,
+        store: SessionStore,
+        db: StateDatabase,
+        source: SessionSource | None = None,
+    ) -> None:
         self.entry = entry
+        self.source = source or entry.origin
         self.session_key = entry.session_key
         self.session_id = entry.session_id
         self.began_as = entry.session_id
@@ -62,16 +70,22 @@ class Run:
         """Go on in the session in which the agent's compression continues this one.
 
         The route, its saved copies, the context and the cache agree when this returns. An id that
-        is the same writes nothing, and neither does a run that is superseded.
+        is the same writes nothing, and neither does a run that is superseded: somebody has said
+        meanwhile in which session the chat is.
         """
         old = self.session_id
-        if new_session_id == old or self.superseded:
+        if new_session_id == old:
             return
-        self.entry = self._store.follow(self.session_key, old, new_session_id)
+        self._lead_route(old, new_session_id)
         self.session_id = new_session_id
-        set_current_session_id(new_session_id)
-        if self.turn is not None:
-            self.turn.moved(old, new_session_id)
+        if not self.superseded:
+            self.make_current()
+            if self.turn is not None:
+                self.turn.moved(old, new_session_id)
+
+    def make_current(self) -> None:
+        """Make this the current session where it is not, as after a step in another context."""
+        set_current_session_id(self.session_id)
 
     def child_env(self) -> dict[str, str]:
         """Return the environment for a subprocess of this turn."""
@@ -79,7 +93,7 @@ class Run:
 
     def context(self) -> AbstractContextManager[None]:
         """Make this the current session for what runs inside."""
-        origin = self.entry.origin
+        origin = self.source
         return session_context(
             inherit=False,
             session_id=self.session_id,
@@ -93,6 +107,14 @@ class Run:
             message_id=origin.message_id if origin else None,
             profile=origin.profile if origin else None,
         )
+
+    def _lead_route(self, old: str, new: str) -> None:
+        if self.superseded:
+            return
+        try:
+            self.entry = self._store.follow(self.session_key, old, new)
+        except (Conflict, NotFound):
+            self.superseded = True
 
     def _fields(self) -> dict[str, Any]:
         return self._store.session_fields(self.entry)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from session_core.errors import Conflict, NotFound, SessionError
+from session_core.errors import Conflict, NotFound
 from session_core.keys import SessionSource
+from session_core.models import SessionRow
 from session_core.routing import policies, recovery
-from session_core.routing.deciding import Deciding
+from session_core.routing.deciding import Beside, Deciding
 from session_core.routing.entries import SessionEntry
-
-FRESHNESS_S = 3600.0
-"""For so long a session that was interrupted by a restart is gone on with."""
+from session_core.state.contract import StateDatabase
 
 
 class Arrivals(Deciding):
@@ -26,24 +25,94 @@ class Arrivals(Deciding):
         One caller a chat decides at a time; when another process was faster, it is decided anew.
         """
         key = self.key_of(source)
-        return self._deciding(key, lambda entry: self._arrive(key, source, entry, force_new))
+
+        def decide(entry: SessionEntry | None) -> SessionEntry:
+            if entry is None:
+                found = None if force_new else self._recover(key, source)
+                return found or self._store_new(key, source)
+            return self._arrive(key, source, entry, force_new=force_new)
+
+        return self._deciding(key, decide)
+
+    def reset_session(
+        self, session_key: str, display_name: str | None = None
+    ) -> SessionEntry | None:
+        """Begin a new session because somebody asked; None for a chat that has none."""
+
+        def decide(entry: SessionEntry | None) -> SessionEntry | None:
+            if entry is None:
+                return None
+            self._heal(entry)
+            entry.display_name = display_name or entry.display_name
+            return self._begin_anew(session_key, entry, "session_reset", fresh=True)
+
+        return self._deciding(session_key, decide)
+
+    def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
+        """Put a chat into a session that is there already, which is reopened.
+
+        Raises:
+            NotFound: there is no such session.
+        """
+
+        def decide(entry: SessionEntry | None) -> SessionEntry | None:
+            if entry is None:
+                return None
+            target = None if self.db is None else self.db.get_session(target_session_id)
+            if entry.session_id == target_session_id:
+                self._reopen(target)
+                return entry
+            if self.db is not None and target is None:
+                raise NotFound(f"no session {target_session_id!r} to switch to")
+            self._heal(entry)
+            self._went_on(target_session_id)
+            return self._begin_anew(
+                session_key, entry, "session_switch", session_id=target_session_id
+            )
+
+        return self._deciding(session_key, decide)
+
+    def follow(self, session_key: str, old_session_id: str, new_session_id: str) -> SessionEntry:
+        """Let the route follow a session whose id has changed by compression.
+
+        An id that is there already writes nothing.
+
+        Raises:
+            NotFound: the chat has no route.
+            Conflict: it is in another session by now.
+        """
+
+        def decide(entry: SessionEntry | None) -> SessionEntry:
+            if entry is None:
+                raise NotFound(f"no route for {session_key!r}")
+            if entry.session_id not in {old_session_id, new_session_id}:
+                raise _Elsewhere(f"{session_key} is in session {entry.session_id} by now")
+            if entry.session_id != new_session_id:
+                entry.session_id = new_session_id
+                self._put(session_key, entry, self._peer(entry), urgent=True)
+            return entry
+
+        try:
+            return self._deciding(session_key, decide)
+        except _Elsewhere as error:
+            raise Conflict(str(error)) from None
 
     def _arrive(
-        self, key: str, source: SessionSource, entry: SessionEntry | None, force_new: bool
+        self, key: str, source: SessionSource, entry: SessionEntry, *, force_new: bool
     ) -> SessionEntry:
-        if entry is None or force_new:
-            if entry is not None:
-                return self._begin_anew(entry, "session_reset", fresh=True, source=source)
-            return self._recover(key, source, None) or self._store_new(key, source)
         arrived_id = entry.session_id
         ended = self._heal(entry)
+        if force_new:
+            return self._begin_anew(key, entry, "session_reset", fresh=True, source=source)
         reason = self._reset_reason(entry)
         if reason is not None:
-            return self._begin_anew(entry, reason, source=source)
+            return self._begin_anew(key, entry, reason, source=source)
         if ended:
-            return self._recover(key, source, entry) or self._begin_anew(entry, None, source=source)
+            found = self._recover(key, source, entry)
+            return found or self._begin_anew(key, entry, None, source=source)
         entry.updated_at = self._now()
-        self._put(key, entry, urgent=entry.session_id != arrived_id)
+        moved = entry.session_id != arrived_id
+        self._put(key, entry, self._peer(entry) if moved else None, urgent=moved)
         return entry
 
     def _heal(self, entry: SessionEntry) -> bool:
@@ -62,39 +131,60 @@ class Arrivals(Deciding):
         reason = self.is_session_expired(entry)
         if reason is None and entry.resume_pending:
             policy = self.config.policy_for(entry.platform, entry.chat_type)
-            if policies.resume_expired(entry, policy, self._now(), FRESHNESS_S):
+            freshness_s = self.config.auto_continue_freshness_s
+            if policies.resume_expired(entry, policy, self._now(), freshness_s):
                 return "resume_pending_expired"
         return reason
 
     def _recover(
-        self, key: str, source: SessionSource, lost: SessionEntry | None
+        self,
+        key: str,
+        source: SessionSource,
+        lost: SessionEntry | None = None,
+        *,
+        arriving: bool = True,
     ) -> SessionEntry | None:
+        """Lead a chat to the session that it can go on with, and reopen that."""
         if self.db is None:
             return None
         row = recovery.find(self.db, key, source, lost.session_id if lost else None)
         if row is None:
             return None
-        entry = self._entry(key, source, row["id"])
-        entry.created_at = datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- local, as stored
-        entry.stored = None if lost is None else lost.stored
-        with self._step():
-            self.db.reopen_session(row["id"])
-            self._copies.put(key, entry)
-        self._copies.changed(urgent=True)
+        entry = lost or self._entry(key, source, row["id"], _started(row) or self._now())
+        entry.session_id, entry.expiry_finalized = row["id"], False
+        if arriving:
+            entry.updated_at = self._now()
+        peer = self._peer(entry) if row.get("session_key") != key else None
+
+        def reopen(db: StateDatabase) -> None:
+            if row["ended_at"] is not None:
+                db.reopen_session(row["id"])
+            if peer is not None:
+                peer(db)
+
+        self._went_on(row["id"])
+        self._put(key, entry, reopen, urgent=True)
         return entry
 
+    def _reopen(self, row: SessionRow | None) -> None:
+        if self.db is not None and row is not None and row["ended_at"] is not None:
+            self.db.reopen_session(row["id"])
+            self._went_on(row["id"])
+
     def _store_new(self, key: str, source: SessionSource) -> SessionEntry:
-        entry = self._entry(key, source, self._new_id(self._now()))
+        now = self._now()
+        entry = self._entry(key, source, self._new_id(now), now)
         self._put(key, entry, urgent=True)
         return entry
 
-    def _entry(self, key: str, source: SessionSource, session_id: str) -> SessionEntry:
-        now = self._now()
+    def _entry(
+        self, key: str, source: SessionSource, session_id: str, created_at: datetime
+    ) -> SessionEntry:
         return SessionEntry(
             session_key=key,
             session_id=session_id,
-            created_at=now,
-            updated_at=now,
+            created_at=created_at,
+            updated_at=self._now(),
             origin=source,
             display_name=source.chat_name,
             platform=source.platform,
@@ -103,6 +193,7 @@ class Arrivals(Deciding):
 
     def _begin_anew(
         self,
+        key: str,
         old: SessionEntry,
         reason: str | None,
         *,
@@ -116,6 +207,7 @@ class Arrivals(Deciding):
         """
         now = self._now()
         origin = source or old.origin
+        automatic = reason is not None and not fresh and session_id is None
         entry = SessionEntry(
             session_key=old.session_key,
             session_id=session_id or self._new_id(now),
@@ -126,107 +218,39 @@ class Arrivals(Deciding):
             platform=old.platform,
             chat_type=old.chat_type,
             is_fresh_reset=fresh,
-            was_auto_reset=reason is not None and not fresh and session_id is None,
-            auto_reset_reason=None if fresh or session_id else reason,
-            reset_had_activity=old.last_prompt_tokens > 0,
+            was_auto_reset=automatic,
+            auto_reset_reason=reason if automatic else None,
+            reset_had_activity=session_id is None and old.last_prompt_tokens > 0,
             extra=dict(old.extra),
             stored=old.stored,
         )
-        with self._step():
-            self._copies.put(old.session_key, entry)
-            if self.db is not None and reason is not None:
-                self.db.promote_to_session_reset(old.session_id, reason)
-            if self.db is not None and session_id is not None:
-                self.db.reopen_session(session_id)
-                self._record_peer(entry)
-        self._copies.changed(urgent=True)
+
+        def change(db: StateDatabase) -> None:
+            if reason is not None:
+                db.promote_to_session_reset(old.session_id, reason)
+            if session_id is not None:
+                db.reopen_session(session_id)
+                self._peer(entry)(db)
+
         if reason is not None:
-            self._told.boundaries.append((old, entry, "new_session" if fresh else reason))
+            self._crossed(old, entry, "new_session" if fresh else reason)
+        self._put(key, entry, change, urgent=True)
         return entry
 
-    def reset_session(
-        self, session_key: str, display_name: str | None = None
-    ) -> SessionEntry | None:
-        """Begin a new session because somebody asked; None for a chat that has none."""
-
-        def decide(entry: SessionEntry | None) -> SessionEntry | None:
-            if entry is None:
-                return None
-            entry.display_name = display_name or entry.display_name
-            return self._begin_anew(entry, "session_reset", fresh=True)
-
-        return self._deciding(session_key, decide)
-
-    def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
-        """Put a chat into a session that is there already, which is reopened.
-
-        Raises:
-            NotFound: there is no such session.
-        """
-
-        def decide(entry: SessionEntry | None) -> SessionEntry | None:
-            if entry is None or entry.session_id == target_session_id:
-                return entry
-            if self.db is not None and self.db.get_session(target_session_id) is None:
-                raise NotFound(f"no session {target_session_id!r} to switch to")
-            return self._begin_anew(entry, "session_switch", session_id=target_session_id)
-
-        return self._deciding(session_key, decide)
-
-    def follow(self, session_key: str, old_session_id: str, new_session_id: str) -> SessionEntry:
-        """Let the route follow a session whose id has changed by compression.
-
-        An id that is there already writes nothing.
-
-        Raises:
-            NotFound: the chat has no route.
-            Conflict: it is in another session by now.
-        """
-
-        def decide(entry: SessionEntry | None) -> SessionEntry:
-            if entry is None:
-                raise NotFound(f"no route for {session_key!r}")
-            if entry.session_id == new_session_id:
-                return entry
-            if entry.session_id != old_session_id:
-                raise Conflict(f"{session_key} is in session {entry.session_id} by now")
-            entry.session_id = new_session_id
-            with self._step():
-                self._copies.put(session_key, entry)
-                if self.db is not None:
-                    self._record_peer(entry)
-            self._copies.changed(urgent=True)
-            return entry
-
-        return self._deciding(session_key, decide)
-
-    def _record_peer(self, entry: SessionEntry) -> None:
+    def _peer(self, entry: SessionEntry) -> Beside:
+        """Return the step that says in the row of its session which chat that belongs to."""
         fields = self.session_fields(entry)
         fields.pop("profile_name", None)
-        if self.db is not None:
-            self.db.record_gateway_session_peer(entry.session_id, **fields)
+        return lambda db: db.record_gateway_session_peer(entry.session_id, **fields)
 
-    def check_against_state(self) -> list[str]:
-        """Look at each route once, as at a start: heal what a crash has left; return the keys.
 
-        A route whose session has ended is led to its continuation or to the session that can be
-        gone on with. One that leads nowhere is removed, and the next message begins afresh.
-        """
-        return [key for key in self._copies.all() if self._deciding(key, self._check)]
+class _Elsewhere(Exception):
+    """A chat is in another session by now, which trying again does not change."""
 
-    def _check(self, entry: SessionEntry | None) -> bool:
-        if entry is None or self.db is None:
-            return False
-        arrived_id = entry.session_id
-        try:
-            ended = self._heal(entry)
-            found = None
-            if ended and entry.origin is not None:
-                found = self._recover(entry.session_key, entry.origin, entry)
-        except SessionError:
-            return False  # what cannot be looked up now is looked up when a message comes
-        if ended and found is None:
-            self._copies.remove({entry.session_key: entry})
-        elif not ended and entry.session_id != arrived_id:
-            self._put(entry.session_key, entry, urgent=True)
-        return ended or entry.session_id != arrived_id
+
+def _started(row: SessionRow) -> datetime | None:
+    """Return when a session began, where that is a time that a calendar has."""
+    try:
+        return datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- local, as stored
+    except (OverflowError, OSError, ValueError, TypeError):
+        return None

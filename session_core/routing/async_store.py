@@ -44,6 +44,7 @@ class AsyncSessionStore:
     follow = _in_thread(SessionStore.follow)
     save = _in_thread(SessionStore.save)
     update_session = _in_thread(SessionStore.update_session)
+    end_turn = _in_thread(SessionStore.end_turn)
     suspend_session = _in_thread(SessionStore.suspend_session)
     suspend_recently_active = _in_thread(SessionStore.suspend_recently_active)
     mark_resume_pending = _in_thread(SessionStore.mark_resume_pending)

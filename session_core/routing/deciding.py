@@ -6,11 +6,14 @@ Hooks are told when a decision is stored, and nobody is kept waiting by them.
 from __future__ import annotations
 
 import os
+import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,10 +30,15 @@ from session_core.state.contract import StateDatabase
 if TYPE_CHECKING:
     from session_core.settings import GatewayConfig
 
-_TRIES = 8
+_TRIES = 40
 """How often a decision is taken anew when another process was faster."""
 
+_JITTER_S = 0.02
+
 ActiveFn = Callable[[str], bool]
+Beside = Callable[[StateDatabase], object]
+"""What changes in the database in the same step as a route."""
+
 Decided = TypeVar("Decided")
 
 
@@ -106,18 +114,17 @@ class Deciding:
         return {name: value for name, value in fields.items() if value is not None}
 
     def _change(
-        self, session_key: str, change: Callable[[SessionEntry], bool]
+        self,
+        session_key: str,
+        change: Callable[[SessionEntry], bool],
+        beside: Beside | None = None,
     ) -> SessionEntry | None:
         """Change an entry and store it, where there is one and the change says yes."""
 
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
-            if entry is None:
+            if entry is None or not change(entry):
                 return None
-            with self._step():
-                if not change(entry):
-                    return None
-                self._copies.put(session_key, entry)
-            self._copies.changed(urgent=False)
+            self._put(session_key, entry, beside, urgent=False)
             return entry
 
         return self._deciding(session_key, decide)
@@ -130,16 +137,26 @@ class Deciding:
         self._ready()
         with self._flights.of(key):
             for left in reversed(range(_TRIES)):
-                self._told.boundaries = []
+                self._told.afterwards = []
                 try:
                     decided = decide(self._copies.get(key))
                     break
                 except Conflict:
                     if not left:
                         raise
-        for old, new, reason in self._told.boundaries:
-            self._tell(old, new, reason)
+                time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
+        for tell in self._told.afterwards:
+            tell()
         return decided
+
+    def _crossed(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
+        """Note a boundary, whose hooks are called once the decision is stored."""
+        self._told.afterwards.append(partial(self._tell, old, new, reason))
+
+    def _went_on(self, session_id: str) -> None:
+        """Note that a session was reopened, so that its next end is told again."""
+        if self.hooks is not None:
+            self._told.afterwards.append(partial(self.hooks.reopened, session_id))
 
     def _tell(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
         """Call the hooks of a boundary; the end of an expired session was told already."""
@@ -149,30 +166,38 @@ class Deciding:
         ended = None if old.expiry_finalized else old.session_id
         self.hooks.boundary(ended, new.session_id, platform, reason)
 
-    def _put(self, key: str, entry: SessionEntry, *, urgent: bool) -> None:
-        self._copies.put(key, entry)
-        self._copies.changed(urgent=urgent)
+    def _put(
+        self, key: str, entry: SessionEntry, beside: Beside | None = None, *, urgent: bool
+    ) -> None:
+        """Store an entry, and in the same step what changes beside it."""
+        with self._step() if beside else nullcontext():
+            stored = self._copies.put(key, entry)
+            if beside is not None and self.db is not None:
+                beside(self.db)
+        if stored:
+            self._copies.changed(urgent=urgent)
 
     def _step(self) -> AbstractContextManager[None]:
-        """What changes inside, in routes and sessions, changes together."""
-        return nullcontext() if self.db is None else self.db.transaction()
+        """What changes inside, in routes and sessions, changes together; a file never does."""
+        if self.db is None or isinstance(self._copies, File):
+            return nullcontext()
+        return self.db.transaction()
 
     def _ready(self) -> None:
         """Refuse where a live gateway would overwrite the change, and settle what is elsewhere."""
-        if self.db is not None and self.db.kind == "hermes":
-            live = presence.gateway(self._folder.parent)
-            if live is not None and live.pid != os.getpid():
-                raise Denied(
-                    f"a gateway (pid {live.pid}) holds the routes of this home in memory and would "
-                    "overwrite the change; stop it, then try again"
-                )
+        live = presence.gateway(self._folder.parent)
+        if live is not None and live.pid != os.getpid():
+            raise Denied(
+                f"a gateway (pid {live.pid}) holds the routes of this home in memory and would "
+                "overwrite the change; stop it, then try again"
+            )
         self._copies.settle()
 
 
 class _Told(threading.local):
-    """The boundaries that the decision of this thread has crossed."""
+    """What is told once the decision of this thread is stored."""
 
-    boundaries: list[tuple[SessionEntry, SessionEntry, str]]
+    afterwards: list[Callable[[], object]]
 
 
 class _Flights:

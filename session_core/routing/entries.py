@@ -6,6 +6,7 @@ always been stored; one with a zone is brought to local time when it is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -73,6 +74,8 @@ class SessionEntry:
     extra: dict[str, Any] = field(default_factory=dict)
     stored: str | None = field(default=None, repr=False, compare=False)
     """The text that it was read from or last written as, by which a lost update is noticed."""
+    stored_as: str | None = field(default=None, repr=False, compare=False)
+    """The key under which it was found; some files have another one than its own."""
 
     def __post_init__(self) -> None:
         check_session_key(self.session_key)
@@ -82,6 +85,11 @@ class SessionEntry:
         if self.last_resume_marked_at is not None:
             self.last_resume_marked_at = local(self.last_resume_marked_at)
         self.platform = as_platform(self.platform) if self.platform else None
+
+    @property
+    def key(self) -> str:
+        """The key under which it is stored."""
+        return self.stored_as or self.session_key
 
     def copy(self) -> SessionEntry:
         """Return an entry that can be changed without changing this one."""
@@ -187,8 +195,9 @@ def _time_if_one(stored: Any) -> datetime | None:
 
 
 def _number(stored: Any) -> Any:
+    """Return a number that JSON has too."""
     is_one = isinstance(stored, (int, float)) and not isinstance(stored, bool)
-    return stored if is_one else 0
+    return stored if is_one and math.isfinite(stored) else 0
 
 
 def _without_secrets(override: Any) -> dict[str, str] | None:

@@ -13,12 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from session_core._files import exclusive
 from session_core.errors import Conflict
 from session_core.routing.entries import SessionEntry
-from session_core.routing.mirror import Mirror
-
-LOCK = ".sessions.lock"
+from session_core.routing.mirror import Contents, Mirror
 
 Entries = dict[str, SessionEntry]
 
@@ -30,8 +27,8 @@ class File:
         self, folder: Path, *, explained: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
         self._mirror = Mirror(folder, explained=explained, clock=clock)
-        self._lock_path = folder / LOCK
         self._lock = threading.RLock()
+        self._settled = False
         self._problems: dict[str, None] = {}
 
     @property
@@ -53,31 +50,35 @@ class File:
         return {key: entry for key, entry in parsed if entry is not None}
 
     def settle(self) -> None:
-        """Remove what killed writers have left."""
-        self._mirror.sweep()
+        """Remove what killed writers have left; called before any change."""
+        if not self._settled:
+            self._settled = True
+            self._mirror.sweep()
 
-    def put(self, key: str, entry: SessionEntry) -> None:
-        """Store an entry; a text that is the same is not written again."""
+    def put(self, key: str, entry: SessionEntry) -> bool:
+        """Store an entry; return whether it had to be, since a text that is the same is not."""
         text = json.dumps(entry.to_dict())
         if text == entry.stored:
-            return
-        with self._lock, exclusive(self._lock_path):
-            entries = self._mirror.read().entries
-            if _text(entries.get(key)) != entry.stored:
-                raise Conflict(f"the route of {key} was changed since; read it again")
-            self._write({**entries, key: json.loads(text)})
-        entry.stored = text
+            return False
+        with self._lock, self._mirror.alone():
+            contents = self._mirror.read()
+            if _text(contents.entries.get(key)) != entry.stored:
+                self._set_aside_broken(key, contents, entry)
+            self._write({**contents.entries, key: json.loads(text)}, contents)
+        entry.stored, entry.stored_as = text, key
+        return True
 
     def remove(self, entries: Entries) -> list[str]:
         """Remove entries that are still as they were read; return the keys of those."""
-        with self._lock, exclusive(self._lock_path):
-            stored = self._mirror.read().entries
-            removed = [
+        with self._lock, self._mirror.alone():
+            contents = self._mirror.read()
+            stored = contents.entries
+            removed = {
                 key for key, entry in entries.items() if _text(stored.get(key)) == entry.stored
-            ]
+            }
             if removed:
-                self._write({k: value for k, value in stored.items() if k not in removed})
-            return removed
+                self._write({k: v for k, v in stored.items() if k not in removed}, contents)
+            return list(removed)
 
     def changed(self, *, urgent: bool) -> None:
         """There is nothing behind the file."""
@@ -85,9 +86,20 @@ class File:
     def close(self) -> None:
         """Everything is written already."""
 
-    def _write(self, entries: Mapping[str, Any]) -> None:
+    def _set_aside_broken(self, key: str, contents: Contents, entry: SessionEntry) -> None:
+        """Make room where what stands there is no entry; where it is one, somebody was faster."""
+        stored = contents.entries.get(key)
+        if entry.stored is not None or stored is None or self._parse(key, stored) is not None:
+            raise Conflict(f"the route of {key} was changed since; read it again")
+        self._mirror.set_aside({key: stored})
+
+    def _write(self, entries: Mapping[str, Any], contents: Contents) -> None:
+        taken = {key: value for key, value in contents.odd.items() if key in entries}
+        if taken:
+            self._mirror.set_aside(taken)
+        odd = {key: value for key, value in contents.odd.items() if key not in entries}
         self._mirror.write(
-            f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items()
+            (f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items()), odd=odd
         )
 
     def _parse(self, key: str, stored: Mapping[str, Any]) -> SessionEntry | None:
@@ -96,7 +108,7 @@ class File:
         except (ValueError, TypeError, AttributeError) as error:
             self._problems[f"the route of {key} cannot be read: {error}"] = None
             return None
-        entry.stored = _text(stored)
+        entry.stored, entry.stored_as = _text(stored), key
         return entry
 
 

@@ -6,17 +6,21 @@ every writer. What cannot be read is set aside under a new name before anything 
 
 from __future__ import annotations
 
+import errno
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from session_core import _files
+from session_core.errors import Denied, SessionError, StorageError, StorageFull
 
 NAME = "sessions.json"
 PREFIX = ".sessions_"
+LOCK = ".sessions.lock"
 
 README = (
     "This file is a mirror of the routing index: it says which session each chat is in now. The "
@@ -27,6 +31,10 @@ README = (
 )
 
 _STALE_S = 3600.0
+_KINDS: Mapping[int, type[SessionError]] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), StorageFull),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Denied),
+}
 
 Signature = tuple[int, int, int]
 
@@ -78,22 +86,39 @@ class Mirror:
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
-        """Write members of a JSON object, after the metadata and before what is no entry."""
+        """Write members of a JSON object, after the metadata and before what is no entry.
+
+        Raises:
+            SessionError: it could not be written, and is as it was.
+        """
         contents = self.read(with_entries=False)
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if contents.broken:
-            aside = _files.set_aside(self.path, self._clock())
-            self.problems.append(f"{self.path} was broken and is now {aside.name}")
-            contents = Contents()
-        metadata = {**self._explanation, **contents.metadata}
-        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in metadata.items()]
-        lines += members
-        rest = {**contents.odd, **(odd or {})}
-        lines += [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in rest.items()]
-        text = "{\n" + ",\n".join(lines) + "\n}\n"
-        _files.write_atomic(self.path, (text.encode(),), prefix=PREFIX)
-        self._contents = Contents(metadata=metadata, odd=contents.odd)
+        with self._errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if contents.broken:
+                aside = _files.set_aside(self.path, self._clock())
+                self.problems.append(f"{self.path} was broken and is now {aside.name}")
+                contents = Contents()
+            metadata = {**self._explanation, **contents.metadata}
+            rest = contents.odd if odd is None else odd
+            lines = [*_members(metadata), *members, *_members(rest)]
+            text = "{\n" + ",\n".join(lines) + "\n}\n"
+            _files.write_atomic(self.path, (text.encode(),), prefix=PREFIX)
+        self._contents = Contents(metadata=metadata, odd=dict(rest))
         self._signature, self._written = self.signature(), True
+
+    def set_aside(self, stored: Mapping[str, Any]) -> None:
+        """Keep what is no entry and stands where one is to be, in a file of its own."""
+        with self._errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            aside = _files.name_aside(self.path, self._clock())
+            _files.write_atomic(aside, (json.dumps(stored).encode(),), prefix=PREFIX)
+        self.problems.append(f"what could not be read of {', '.join(stored)} is in {aside.name}")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process writes the file meanwhile."""
+        with self._errors(), _files.exclusive(self.path.with_name(LOCK)):
+            yield
 
     def sweep(self) -> None:
         """Remove what killed writers have left."""
@@ -101,10 +126,19 @@ class Mirror:
             now = self._clock()
             _files.sweep(self.path.parent, PREFIX, older_than_s=_STALE_S, now=now)
 
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            kind = _KINDS.get(error.errno or 0, StorageError)
+            raise kind(f"{self.path} cannot be read or written: {error.strerror}") from error
+
     def _parse(self) -> Contents:
         try:
-            loaded = json.loads(self.path.read_bytes().decode("utf-8-sig"))
-        except (OSError, ValueError, RecursionError) as error:
+            with self._errors():
+                loaded = json.loads(self.path.read_bytes().decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
             self.problems.append(f"{self.path} cannot be read: {type(error).__name__}")
             return Contents(broken=True)
         if not isinstance(loaded, dict):
@@ -123,3 +157,7 @@ class Mirror:
                 contents.odd[name] = value
                 self.problems.append(f"{name} in {self.path} is no entry")
         return contents
+
+
+def _members(stored: Mapping[str, Any]) -> list[str]:
+    return [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in stored.items()]

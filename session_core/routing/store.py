@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from session_core.routing import policies
-from session_core.routing.arrivals import Arrivals
+from session_core.routing.checking import Checking
 from session_core.routing.entries import SessionEntry
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from session_core.state.contract import StateDatabase
 
-class SessionStore(Arrivals):
+
+class SessionStore(Checking):
     """The sessions that chats are in."""
 
     # -- looking -----------------------------------------------------------------------------
@@ -69,7 +71,7 @@ class SessionStore(Arrivals):
             Conflict: somebody else has changed it since it was read.
         """
         self._ready()
-        self._put(entry.session_key, entry, urgent=urgent)
+        self._put(entry.key, entry, urgent=urgent)
 
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None
@@ -80,6 +82,34 @@ class SessionStore(Arrivals):
             entry.updated_at = self._now()
             if last_prompt_tokens is not None:
                 entry.last_prompt_tokens = last_prompt_tokens
+            return True
+
+        return self._change(session_key, change)
+
+    def end_turn(
+        self,
+        session_key: str,
+        session_id: str,
+        last_prompt_tokens: int | None = None,
+        *,
+        finished: bool = True,
+    ) -> SessionEntry | None:
+        """Note that a turn has ended; None where the chat is in another session by now.
+
+        That the session was begun anew is known then, and a turn that was finished makes good an
+        interruption.
+        """
+
+        def change(entry: SessionEntry) -> bool:
+            if entry.session_id != session_id:
+                return False
+            entry.updated_at = self._now()
+            entry.was_auto_reset = entry.is_fresh_reset = False
+            entry.auto_reset_reason = None
+            if last_prompt_tokens is not None:
+                entry.last_prompt_tokens = last_prompt_tokens
+            if finished:
+                _forget_interruption(entry)
             return True
 
         return self._change(session_key, change)
@@ -112,8 +142,7 @@ class SessionStore(Arrivals):
         def change(entry: SessionEntry) -> bool:
             if not entry.resume_pending:
                 return False
-            entry.resume_pending = False
-            entry.resume_reason = entry.last_resume_marked_at = None
+            _forget_interruption(entry)
             return True
 
         return self._change(session_key, change) is not None
@@ -153,12 +182,13 @@ class SessionStore(Arrivals):
             current.expiry_finalized = True
             if clear_model_override:
                 current.model_override = None
-            if self.db is not None:
-                self.db.set_expiry_finalized(current.session_id)
-                self.db.promote_to_session_reset(current.session_id, "session_reset")
             return True
 
-        return self._change(entry.session_key, change) is not None
+        def end(db: StateDatabase) -> None:
+            db.set_expiry_finalized(entry.session_id)
+            db.promote_to_session_reset(entry.session_id, "session_reset")
+
+        return self._change(entry.key, change, end) is not None
 
     # -- removal -----------------------------------------------------------------------------
 
@@ -201,3 +231,8 @@ class SessionStore(Arrivals):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _forget_interruption(entry: SessionEntry) -> None:
+    entry.resume_pending = False
+    entry.resume_reason = entry.last_resume_marked_at = None

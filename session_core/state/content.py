@@ -21,9 +21,9 @@ def encode(content: Any) -> str | bytes | float | None:
     """Return what is stored for `content`."""
     if content is None or isinstance(content, (bytes, int, float)):
         return content
-    if isinstance(content, str):
+    if isinstance(content, str) and not content.startswith(MARKER):
         return clean_text(content)
-    return MARKER + _dump(content)
+    return MARKER + _dump(content)  # also text that would else be taken for such JSON
 
 
 def decode(stored: Any) -> Any:
@@ -84,6 +84,12 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
     return text
+
+
+def count_calls(stored: str | None) -> int:
+    """Return how many tool calls the text of that column holds."""
+    calls = decode_json(stored)
+    return len(calls) if isinstance(calls, list) else int(isinstance(calls, dict))
 
 
 def plain_text(content: Any) -> str:

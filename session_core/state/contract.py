@@ -9,7 +9,7 @@ change nothing. A look-up of what is not there is empty, and a verb that answers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -268,9 +268,11 @@ class StateDatabase(Protocol):
         """Return all entries of a scope by their keys."""
 
     def gateway_routing_scopes(self) -> dict[str, int]:
-        """Return the scopes that have entries, and how many each has."""
+        """Return how many entries each scope has, the one that was written last first."""
 
-    def dump_gateway_routing_entries(self, *, scope: str = "") -> list[str]:
+    def dump_gateway_routing_entries(
+        self, *, scope: str = "", without: Collection[str] = ()
+    ) -> list[str]:
         """Return the entries of a scope as members of a JSON object, broken ones left out."""
 
     def save_gateway_routing_entry(
@@ -297,7 +299,10 @@ class StateDatabase(Protocol):
         chat_type: str | None = None,
         thread_id: str | None = None,
     ) -> SessionRow | None:
-        """Return the newest session of a chat: by its key, else by who and where exactly."""
+        """Return the newest session of a chat: by its key, else by who and where exactly.
+
+        One without messages is none, nor is one that the chat has left for another.
+        """
 
     # -- lists and search --------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ def cut(
     text: str, words: Iterable[Findable], literal: str = "", *, folded: str | None = None
 ) -> str:
     """Return about 200 characters around the place where most words are close together."""
+    if len(text) <= LENGTH:
+        return " ".join(text.split())
     folded = searchable.fold(text) if folded is None else folded
     places = _places(folded, words, literal)
     best = max(places, key=lambda place: _worth(place, places), default=(0, 0))[0]

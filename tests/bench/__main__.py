@@ -23,7 +23,16 @@ from session_core.errors import Unsupported
 from tests.bench import beside, build, rows, shapes
 from tests.bench.text import Writer
 
-ROWS = ("list", "cold", "read", "search", "tokens", "questions", "append", "size")
+ROWS = ("list", "cold", "read", "search", "tokens", "questions", "append", "size", "routes")
+ROUTES = {
+    False: {
+        "ours": dict.fromkeys((100, 1000, 10_000, 100_000), 1000),
+        # It writes all entries at each update, so it is asked for less.
+        "hermes": {100: 100, 1000: 100, 5000: 20},
+    },
+    True: {"ours": dict.fromkeys((100, 1000), 50), "hermes": dict.fromkeys((100, 1000), 5)},
+}
+"""How many updates among how many routes."""
 _READ = ("list", "read", "search", "tokens", "questions")
 _NEED_BYTES = {False: 5_000_000_000, True: 300_000_000}
 _WRITERS = 8
@@ -98,11 +107,13 @@ class Bench:
         print(f"{missed} targets missed; took {time.perf_counter() - self._began:.0f} s")
 
     def _rows(self) -> Iterator[rows.Row]:
-        if set(self.names) - {"append"}:
+        if set(self.names) - {"append", "routes"}:
             for shape in shapes.SHAPES[self.quick]:
                 yield from self._shape_rows(shape)
         if "append" in self.names:
             yield from self._append_rows()
+        if "routes" in self.names:
+            yield from self._route_rows()
 
     def _shape_rows(self, shape: shapes.Shape) -> Iterator[rows.Row]:
         hermes, own = (self._build(shape, kind) for kind in ("hermes", "own"))
@@ -172,6 +183,27 @@ class Bench:
         answer = run.get(who, beside.run_ours)(home, job)
         shutil.rmtree(home, ignore_errors=True)
         return answer
+
+    def _route_rows(self) -> Iterator[rows.Row]:
+        answers = {
+            (who, count): self._route(who, count, updates)
+            for who, asked in ROUTES[self.quick].items()
+            for count, updates in asked.items()
+        }
+        yield from rows.route_rows(answers)
+
+    def _route(self, who: str, count: int, updates: int) -> rows.Answer:
+        """Return the run in the middle of three, since each waits for its mirror but once."""
+        home = self.folder / f"routes-{who}-{count}"
+        job = {"do": "routes", "db": str(home / "state.db"), "driver": self.driver}
+        run = beside.run_hermes if who == "hermes" else beside.run_ours
+        answers = []
+        for _ in range(1 if self.quick else 3):
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir()
+            answers.append(run(home, job | {"count": count, "updates": updates}))
+        shutil.rmtree(home, ignore_errors=True)
+        return sorted(answers, key=lambda answer: float(answer["ms"]))[len(answers) // 2]
 
 
 def _load() -> str:

@@ -18,6 +18,7 @@ RARE_MS, HALF_MS = 1.5, 10.0
 HITS = 0.9
 ALONE, TOGETHER = 1.3, 2.0
 SIZE = 3.0
+ROUTES = 3.0
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,41 @@ def size_row(own: Built, hermes: Built) -> Row:
 
 def _size(built: Built) -> int:
     return sum(path.stat().st_size for path in Path(built.db).parent.glob("state.db*"))
+
+
+def route_rows(answers: dict[tuple[str, int], Answer]) -> Iterator[Row]:
+    """Yield a changed route among few and many, then how much slower it is among the most."""
+    ours, theirs = (
+        {count: answer for (name, count), answer in answers.items() if name == who}
+        for who in ("ours", "hermes")
+    )
+    for count, mine in ours.items():
+        peer = theirs.get(count)
+        yield Row(
+            what=f"change a route of {count:,}, both copies",
+            home="own",
+            ours=_ms(mine["ms"]),
+            theirs="" if peer is None else _ms(peer["ms"]),
+            better=None if peer is None else peer["ms"] / mine["ms"],
+            target="",
+            reached=None,
+            note=f"median {_ms(mine['median'])}, slowest {_ms(mine['slowest'])}",
+        )
+    mine, peers = (
+        {count: answer["ms"] for count, answer in some.items()} for some in (ours, theirs)
+    )
+    few, many, most = min(mine), max(mine), max(peers)
+    grown = mine[many] / mine[few]
+    yield Row(
+        what=f"change a route, {many:,} by {few:,}",
+        home="own",
+        ours=f"{grown:.2f}",
+        theirs=f"{peers[most] / peers[min(peers)]:.2f}",
+        better=None,
+        target=f"<= {ROUTES:g}",
+        reached=grown <= ROUTES,
+        note=f"the peer's is {most:,} by {min(peers):,}",
+    )
 
 
 def _ms(value: float) -> str:

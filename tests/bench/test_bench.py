@@ -59,6 +59,8 @@ def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
         "append, single",
         "append, 8 writers",
         "database size by content",
+        "change a route of 1,000",
+        "change a route, 1,000 by 100",
     ):
         assert what in done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from session_core import StateDatabase
 
 Strange = Callable[..., int]
+SLOW_S = 3.0
 
 
 def child(db: StateDatabase, parent: str, session_id: str, **fields: Any) -> str:
@@ -96,6 +98,17 @@ def test_a_chain_of_120_has_one_root_and_one_tip(db: StateDatabase) -> None:
         assert db.get_compression_lineage(session_id) == ids
     (line,) = db.list_sessions().items
     assert (line.id, line.root_id, line.started_at) == (ids[-1], ids[0], 1.0)
+
+
+def test_a_list_of_long_chains_walks_each_of_them_once(db: StateDatabase) -> None:
+    ids = [f"s{number:04}" for number in range(1500)]
+    with db.transaction():
+        continued(db, *ids)
+    began = time.monotonic()
+    for order in ("recent", "started", "size"):
+        page = db.list_sessions(order=order)  # type: ignore[arg-type]
+        assert [line.id for line in page.items] == [ids[-1]]
+    assert time.monotonic() - began < SLOW_S
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import InvalidInput, NotFound, SessionFilter, SessionSummary, StateDatabase
+from session_core.state import cursors
 from tests.contract.engines import has_column, where_there_is
 from tests.contract.listing import listed, make, walk
 
@@ -231,6 +232,14 @@ def test_a_cursor_of_another_list_is_invalid(seven: StateDatabase, arguments: An
         seven.list_sessions(limit=3, cursor=foreign)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("position", [None, 5, [], [1.0], ["a", "b"], [1.0, 2], [1.0, "a", 3]])
+def test_a_forged_cursor_is_invalid(seven: StateDatabase, order: Any, position: Any) -> None:
+    cursor = cursors.encode("list", [order, repr(SessionFilter())], position)
+    with pytest.raises(InvalidInput):
+        seven.list_sessions(order=order, cursor=cursor)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -243,6 +252,9 @@ def test_a_cursor_of_another_list_is_invalid(seven: StateDatabase, arguments: An
         {"where": SessionFilter(title_like="x" * 100_000)},
         {"where": SessionFilter(min_tokens=2**70)},
         {"where": SessionFilter(user_id=object())},  # type: ignore[arg-type]
+        {"where": SessionFilter(source="cli")},  # type: ignore[arg-type]
+        {"where": SessionFilter(ids="one")},  # type: ignore[arg-type]
+        {"where": SessionFilter(words="a " * 1500)},
     ],
 )
 def test_a_list_that_makes_no_sense_is_invalid(seven: StateDatabase, arguments: Any) -> None:

@@ -79,6 +79,7 @@ def counters(db: StateDatabase) -> tuple[int, int]:
         (123, "123"),
         (1.5, "1.5"),
         ("\x00json:not json", "\x00json:not json"),
+        ('\x00json:[{"type": "text"}]', '\x00json:[{"type": "text"}]'),
         ("x" * 1_000_000, "x" * 1_000_000),
     ],
 )
@@ -129,6 +130,17 @@ def test_no_tool_calls_are_none(db: StateDatabase, session: str, nothing: Any) -
     message = get(db, db.append_message(session, "assistant", "x", tool_calls=nothing))
     assert not message["tool_calls"]
     assert counters(db) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "count"), [("5", 0), ('"abc"', 0), ("[{", 0), (7, 0), (CALLS[0], 1), (CALLS * 3, 3)]
+)
+def test_tool_calls_of_any_shape_are_counted_as_a_recount_does(
+    db: StateDatabase, session: str, given: Any, count: int
+) -> None:
+    db.append_message(session, "assistant", "x", tool_calls=given)
+    assert counters(db) == (1, count)
+    assert db.recount_session(session) is False
 
 
 def test_empty_reasoning_is_not_no_reasoning(db: StateDatabase, session: str) -> None:
@@ -207,6 +219,8 @@ def test_messages_of_one_batch_stand_in_order_of_time_too(db: StateDatabase, ses
         {"role": "user", "timestamp": float("nan")},
         {"role": "user", "timestamp": float("inf")},
         {"role": "user", "timestamp": [5]},
+        {"role": "user", "timestamp": 10**400},
+        {"role": "user", "timestamp": datetime(1, 1, 1)},  # noqa: DTZ001 -- a local time
         {"role": "user", "content": {1, 2}},
         {"role": "user", "content": [object()]},
         {"role": "user", "content": 2**70},

@@ -9,17 +9,20 @@ it raised one of our tree, `foreign` for any other, `end` when everything is clo
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from session_core import driver
 from session_core.errors import SessionError
 from tests.faults.mutations import MUTATIONS, open_home
+from tests.faults.routes import ROUTES, Opened
 
 _PR_SET_PTRACER = 0x59616D61
 _ANY = ctypes.c_ulong(-1)
@@ -60,11 +63,15 @@ def _run(name: str, home: str, go: int) -> None:
 
 def act(name: str, home: str) -> None:
     """Open a home, change it, close it."""
-    opened = []
+    opened: list[Any] = []
+    open_it: Callable[[Path], Any] = open_home if name in MUTATIONS else Opened
+    # What is written beside a file and renamed has a name that strace can be told before.
+    tempfile._name_sequence = map(str, itertools.count())
 
     def change() -> None:
-        opened.append(open_home(Path(home)))
-        MUTATIONS[name].act(opened[0])
+        opened.append(open_it(Path(home)))
+        act_on: Callable[[Any], object] = (MUTATIONS | ROUTES)[name].act
+        act_on(opened[0])
 
     _attempt(change, "ack")
     if opened:

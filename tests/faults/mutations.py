@@ -121,7 +121,7 @@ def _behind(db: SessionDB) -> None:
 
 
 def _catch_up(db: SessionDB) -> object:
-    """With the next append, bring the search index up to date, as it is done after many rows."""
+    """After the next append, bring the search index up to date, as it is done after many rows."""
     index.LAG = 12
     return db.append_message("chat", "user", "needle caught up")
 

@@ -14,6 +14,9 @@ from session_core.state.sqlite.handle import file_uri
 
 NOTHING: dict[str, str] = {}
 
+_MARK_OF_INDEX = "mcp_sessions_indexed_to"
+"""Up to where the search index goes: it follows a change in transactions of its own."""
+
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'"
 _INDEXES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
 
@@ -89,7 +92,7 @@ def _digest(opened: driver.Connection, table: str) -> str:
     order = ", ".join(f'"{key}"' for (key,) in keys) or "rowid"
     found = opened.execute(f'SELECT * FROM "{table}" ORDER BY {order}').fetchall()  # noqa: S608 -- names that were read
     if table == "state_meta":
-        found = [_without_identity(row) for row in found]
+        found = [_without_identity(row) for row in found if row[0] != _MARK_OF_INDEX]
     return (
         f"{len(found)}:{hashlib.sha256(json.dumps(found, default=repr).encode()).hexdigest()[:16]}"
     )

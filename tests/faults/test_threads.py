@@ -190,7 +190,10 @@ def test_a_child_of_a_fork_neither_uses_nor_closes_what_its_parent_opened(home):
     assert state.damage(home) == []
 
 
-def test_short_lives_do_not_let_the_log_grow_for_ever(home):
+@pytest.mark.parametrize("kind", ["own", "hermes"])
+def test_short_lives_do_not_let_the_log_grow_for_ever(tmp_path, kind):
+    home = tmp_path / kind
+    template.build(home, kind)
     big = "needle " * 40_000
     sizes = []
     for _ in range(40):
@@ -198,6 +201,19 @@ def test_short_lives_do_not_let_the_log_grow_for_ever(home):
             db.append_message("chat", "user", big)
         sizes.append((home / "state.db-wal").stat().st_size)
     assert max(sizes) < 12 << 20
+
+
+def test_an_instance_that_is_dropped_leaves_no_file_open(home):
+    def use() -> None:
+        db = SessionDB(home / "state.db")
+        db.append_message("chat", "user", "hello")
+        db.wait_for_change(0)
+
+    use()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        use()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def _append_until_closed(db: SessionDB, started: threading.Barrier) -> list[int]:

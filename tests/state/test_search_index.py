@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import index, search_rows, search_tail
+from session_core.state.sqlite import index, search_rows
 from tests.homes import connect
 
 
@@ -25,8 +28,20 @@ def say(db: SessionDB, *texts: str) -> list[int]:
     return list(db.append_messages("s", rows).ids)
 
 
-def settle(db: SessionDB) -> int:
-    return db._write(index.catch_up)
+def settle(db: SessionDB) -> None:
+    while db._write(index.catch_up):
+        pass
+
+
+def say_as_a_stranger(path: Path, *texts: str) -> None:
+    with connect(path) as stranger:
+        stranger.execute("BEGIN")
+        stranger.executemany(
+            "INSERT INTO messages (session_id, role, content, timestamp)"
+            " VALUES ('s', 'user', ?, 1.0)",
+            [(text,) for text in texts],
+        )
+        stranger.execute("COMMIT")
 
 
 def mark(db: SessionDB) -> int:
@@ -67,9 +82,82 @@ def test_appending_indexes_in_batches_behind_itself(db: SessionDB) -> None:
     assert len(postings(db, "ledger")) == index.LAG
 
 
+def test_many_messages_at_once_are_indexed_at_once(db: SessionDB, home_path: Path) -> None:
+    ids = say(db, "ledger first", *["plain"] * 10_000, "ledger last")
+    assert mark(db) == ids[-1]
+    assert found(db, "ledger") == [ids[0], ids[-1]]
+    with SessionDB(home_path / "state.db", read_only=True) as beside:
+        assert found(beside, "ledger") == [ids[0], ids[-1]]
+
+
+def test_a_transaction_is_indexed_after_it(db: SessionDB) -> None:
+    with db.transaction():
+        ids = say(db, "ledger", *["plain"] * (2 * index.LAG))
+        assert found(db, "ledger") == [ids[0]]
+        assert mark(db) == 0
+    assert mark(db) == ids[-1]
+
+
+def test_closing_leaves_nothing_to_be_indexed(db: SessionDB, home_path: Path) -> None:
+    ids = say(db, "ledger", "plain")
+    db.close()
+    with SessionDB(home_path / "state.db", read_only=True) as fresh:
+        assert mark(fresh) == ids[-1]
+        assert found(fresh, "ledger") == [ids[0]]
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_what_a_killed_process_appended_is_found(
+    db: SessionDB, home_path: Path, read_only: bool
+) -> None:
+    db.close()
+    code = (
+        "import os, signal, sys\n"
+        "from session_core import SessionDB\n"
+        "from session_core.state.sqlite import index\n"
+        "index.LAG = 10**9\n"
+        "rows = [{'role': 'user', 'content': text} for text in ['ledger', *['plain'] * 5000]]\n"
+        "SessionDB(sys.argv[1]).append_messages('s', rows)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(home_path / "state.db")], check=False, timeout=60
+    )
+    assert killed.returncode == -signal.SIGKILL
+    with SessionDB(home_path / "state.db", read_only=read_only) as fresh:
+        assert found(fresh, "ledger") == [1]
+        assert mark(fresh) == (0 if read_only else 5001)
+
+
+def test_a_search_indexes_what_a_stranger_appended_in_bulk(db: SessionDB, home_path: Path) -> None:
+    say_as_a_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
+    with SessionDB(home_path / "state.db", read_only=True) as beside:
+        assert found(beside, "ledger") == [1]
+    assert mark(db) == 0
+    assert found(db, "ledger") == [1]
+    assert mark(db) == 3001
+
+
+def test_a_search_waits_for_no_lock(db: SessionDB, home_path: Path) -> None:
+    say_as_a_stranger(home_path / "state.db", "ledger", *["plain"] * 3000)
+    with connect(home_path / "state.db") as stranger:
+        stranger.execute("BEGIN IMMEDIATE")
+        assert found(db, "ledger") == [1]
+        assert mark(db) == 0
+        stranger.execute("ROLLBACK")
+
+
+def test_an_index_that_cannot_be_fed_refuses_no_message(db: SessionDB, home_path: Path) -> None:
+    with connect(home_path / "state.db") as stranger:
+        stranger.execute("UPDATE ms_index_data SET block = x'FF' WHERE id = 10")
+    ids = say(db, *["ledger"] * (index.LAG + 1))
+    assert found(db, "ledger") == ids
+
+
 def test_a_batch_is_bounded_by_its_size(db: SessionDB) -> None:
-    ids = say(db, *["word " * 500_000] * 3)
-    assert settle(db) == 2
+    ids = say(db, *["word " * 70_000] * 3)
+    assert db._write(index.catch_up)
+    assert mark(db) == ids[1]
     assert found(db, "word") == ids
 
 
@@ -78,13 +166,10 @@ def test_what_a_stranger_appended_is_found_before_it_is_indexed(
 ) -> None:
     say(db, "ledger")
     settle(db)
-    with connect(home_path / "state.db") as stranger:
-        stranger.execute(
-            "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)",
-            ("s", "user", "ledger of a stranger", 1.0),
-        )
+    say_as_a_stranger(home_path / "state.db", "ledger of a stranger")
     assert found(db, "ledger") == [1, 2]
-    assert settle(db) == 1
+    settle(db)
+    assert mark(db) == 2
     assert found(db, "ledger") == [1, 2]
 
 
@@ -139,8 +224,8 @@ def test_a_tail_too_long_to_keep_is_read_in_parts(
     say(db, *["plain"] * 40)
     settle(db)
     monkeypatch.setattr(index, "LAG", 1_000_000)
-    monkeypatch.setattr(search_tail, "MOST_ROWS", 10)
-    monkeypatch.setattr(search_rows, "_SCANNED", 20)
+    monkeypatch.setattr(search_rows, "_TAIL_ROWS", 10)
+    monkeypatch.setattr(search_rows, "_SIEVED", 20)
     ids = say(db, "ledger", *["plain"] * 60)
     cursor, pages = None, 0
     seen: list[int] = []
@@ -169,8 +254,7 @@ def test_one_giant_conversation_does_not_hide_the_others(db: SessionDB) -> None:
         db.create_session(f"old{number}", "cli")
         db.append_messages(f"old{number}", [{"role": "user", "content": "ledger"}])
     say(db, *["ledger"] * 9000)
-    while settle(db):
-        pass
+    settle(db)
     hits = db.search("ledger", limit=13).hits
     assert {hit.session_id for hit in hits} == {"s", *(f"old{number}" for number in range(12))}
 
@@ -179,8 +263,7 @@ def test_half_an_index_of_the_size_of_the_text(db: SessionDB, home_path: Path) -
     text = "the quick brown fox number {} jumps over some lazy dogs at home in the evening sun"
     for start in range(0, 6000, 1000):
         say(db, *[text.format(number) for number in range(start, start + 1000)])
-    while settle(db):
-        pass
+    settle(db)
     statement = "SELECT sum(length(block)) FROM ms_index_data"
     size = db._read(lambda handle: handle.value(statement))
     assert size < 0.8 * 6000 * len(text)

@@ -142,6 +142,24 @@ def test_every_step_of_a_delete_gets_on_however_little_room_there_is(db: Session
     assert (db.message_count(), db.children("s") if db.get_session("s") else []) == (0, [])
 
 
+def test_rows_whose_flag_is_null_are_counted_and_followed_as_live(home_path: Path) -> None:
+    path = home_path / "state.db"
+    hermes_database(path, 16, null_flags=True)
+    with SessionDB(path) as db:
+        talk(db, messages=2)
+        since = db.changes().cursor
+        run(
+            path,
+            "UPDATE messages SET active = NULL",
+            "INSERT INTO messages (session_id, role, content, timestamp, active)"
+            " VALUES ('s', 'assistant', 'third', 5, NULL)",
+            "UPDATE sessions SET message_count = 3",
+        )
+        assert [event.text for event in db.changes(since).events] == ["third"]
+        assert db.drifted_sessions() == []
+        assert db.recount_session("s") is False
+
+
 def test_a_pace_is_slowed_by_slow_steps_and_never_stops() -> None:
     now = [0.0]
     pace = deletion.Pace(lambda: now[0])

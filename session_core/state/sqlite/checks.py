@@ -19,7 +19,7 @@ from session_core.errors import Unsupported
 from session_core.models import Finding
 from session_core.state.sqlite import blocks, trigram
 from session_core.state.sqlite.handle import Handle, file_uri
-from session_core.state.sqlite.store import open_reader
+from session_core.state.sqlite.opening import open_reader
 
 SQL = blocks.load("checks")
 

@@ -20,8 +20,9 @@ from session_core.models import Changes, Event
 from session_core.state.content import decode, plain_text
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.opening import MARK
 from session_core.state.sqlite.position import ANCHORS, Ends, Position, Row, message_check
-from session_core.state.sqlite.store import MARK, Store
+from session_core.state.sqlite.store import Store
 from session_core.state.sqlite.watch import BUSY, State, Watch
 
 SQL = blocks.load("feed")
@@ -243,7 +244,7 @@ class _Look:
         wanted = {"after": position.after, "session": position.session, "limit": limit}
         flagged = self._handle.has("messages", "compacted")
         block = "list_messages" if flagged else "list_messages_without_compacted"
-        rows = self._handle.rows(SQL[block], wanted)
+        rows = self._handle.rows(self._handle.sql(SQL[block]), wanted)
         return list(_message_events(rows)), self._high if len(rows) < limit else rows[-1]["id"]
 
     def _ended(self, position: Position, limit: int) -> tuple[list[Event], Ends]:

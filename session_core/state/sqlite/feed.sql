@@ -34,7 +34,7 @@ WHERE rowid > :place AND id = :session ORDER BY rowid LIMIT :limit
 SELECT id, session_id, role, content, timestamp
 FROM messages AS message
 WHERE id > :after AND (:session IS NULL OR +session_id = :session)
-  AND (active = 1 OR compacted = 1)
+  AND {visible}
   AND NOT EXISTS (
       SELECT 1 FROM messages AS original
       WHERE original.session_id = message.session_id AND original.timestamp = message.timestamp
@@ -55,7 +55,7 @@ ORDER BY id LIMIT :limit
 -- name: list_messages_without_compacted
 SELECT id, session_id, role, content, timestamp
 FROM messages AS message
-WHERE id > :after AND (:session IS NULL OR +session_id = :session) AND active = 1
+WHERE id > :after AND (:session IS NULL OR +session_id = :session) AND {visible}
   AND NOT EXISTS (
       SELECT 1 FROM sessions AS child
       JOIN sessions AS parent ON parent.id = child.parent_session_id

@@ -83,6 +83,8 @@ def compose(handle: Handle, where: SessionFilter) -> tuple[str, dict[str, Any]]:
 def _add_sets(where: SessionFilter, conditions: list[str], values: dict[str, Any]) -> None:
     for name, condition in _SETS.items():
         wanted = getattr(where, name)
+        if isinstance(wanted, str):
+            raise InvalidInput(f"{name} is a tuple, such as ({wanted!r},)")
         if wanted is not None:
             values[name] = json.dumps(list(wanted))
             conditions.append(condition)

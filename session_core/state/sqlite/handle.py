@@ -182,7 +182,14 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
         lambda *_: NotFound("the session or its parent is not there; create it first"),
     ),
     (
-        ("rror binding parameter", "too big", "too complex", "datatype mismatch", "NOT NULL"),
+        (
+            "rror binding parameter",
+            "too big",
+            "too complex",
+            "tree is too large",
+            "datatype mismatch",
+            "NOT NULL",
+        ),
         lambda *_: InvalidInput("a value is of a type or size that cannot be stored"),
     ),
     (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from session_core.state import searchable
@@ -19,12 +20,12 @@ from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("indexing")
 
-LAG = 1024
+LAG = 1500
 """With so many messages above the mark the index is brought up to date."""
 
-_BATCH = 512
+_BATCH = 800
 _BATCH_CHARACTERS = 500_000
-"""A batch holds the lock for about ten milliseconds; smaller ones cost more in all."""
+"""A batch holds the lock for about fifteen milliseconds; smaller ones cost more in all."""
 
 _CHUNK = 500
 _MARK = "indexed_to"
@@ -61,19 +62,22 @@ def appended(handle: Handle, last_id: int) -> None:
         handle.due = True
 
 
-def catch_up(handle: Handle) -> int:
-    """Index a batch of the messages above the mark, in the open transaction; return how many."""
+def catch_up(handle: Handle) -> bool:
+    """Index a batch of the messages above the mark, in the open transaction.
+
+    Return whether there may be enough for another one.
+    """
     if not is_ours(handle):
-        return 0
+        return False
     tail = handle.connection.execute(SQL["list_tail"], (indexed_to(handle), _BATCH))
     rows = list(_bounded(tail))
     if not rows:
-        return 0
+        return False
     _feed(handle, "add_text", rows)
     mark = rows[-1][0]
     handle.run(SQL["set_mark"], (str(mark),))
     handle.cache |= {_MARK: mark, _DUE: mark + LAG}
-    return len(rows)
+    return len(rows) == _BATCH or _size(rows) >= _BATCH_CHARACTERS
 
 
 def forget(handle: Handle, ids: Sequence[int]) -> None:
@@ -103,10 +107,15 @@ def _feed(handle: Handle, block: str, rows: Iterable[Row]) -> None:
 
 
 def _bounded(rows: Iterable[Row]) -> Iterator[Row]:
-    """Stop after some megabytes, so that the lock is not held long; one row always comes."""
+    """Stop where it is enough for a batch; one row always comes."""
     taken = 0
     for row in rows:
         yield row
-        taken += sum(len(part) for part in row[1:] if isinstance(part, (str, bytes)))
+        taken += _size((row,))
         if taken >= _BATCH_CHARACTERS:
             return
+
+
+def _size(rows: Iterable[Row]) -> int:
+    parts = chain.from_iterable(row[1:] for row in rows)
+    return sum(len(part) for part in parts if isinstance(part, (str, bytes)))

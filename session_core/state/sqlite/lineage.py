@@ -78,18 +78,47 @@ def kind_of(handle: Handle, session_id: str) -> LinkKind | None:
 def ancestors(handle: Handle, session_id: str) -> list[str]:
     """Return the earlier sessions of the conversation, the nearest first."""
     found: list[str] = []
+    parent = _continues(handle, session_id)
     seen = {session_id}
-    link = _link(handle, session_id)
-    while link is not None and kind(link) == "continuation" and link["parent"] not in seen:
-        seen.add(link["parent"])
-        found.append(link["parent"])
-        link = _link(handle, link["parent"])
+    while parent is not None and parent not in seen:
+        seen.add(parent)
+        found.append(parent)
+        parent = _continues(handle, parent)
     return found
 
 
 def conversation_root(handle: Handle, session_id: str) -> str:
     """Return the session in which the conversation began."""
     return ([session_id, *ancestors(handle, session_id)])[-1]
+
+
+def known_root(handle: Handle, session_id: str) -> str:
+    """Return the root as `conversation_root` does, but walk a chain once for all its sessions.
+
+    For those who only read: what this connection itself changes in between goes unnoticed.
+    """
+    roots: dict[str, str] = handle.seen.setdefault("roots", {})
+    walked = {session_id: None}
+    here = session_id
+    while here not in roots:
+        parent = _continues(handle, here)
+        if parent in walked:
+            return here  # in a cycle each session has a root of its own
+        if parent is None:
+            roots[here] = here
+        else:
+            walked[parent] = None
+            here = parent
+    roots.update(dict.fromkeys(walked, roots[here]))
+    return roots[here]
+
+
+def known_tip(handle: Handle, session_id: str) -> str:
+    """Return the tip as `tip` does, for those who only read."""
+    tips: dict[str, str] = handle.seen.setdefault("tips", {})
+    if session_id not in tips:
+        tips[session_id] = tip(handle, session_id)
+    return tips[session_id]
 
 
 def descent(handle: Handle, session_id: str) -> list[str]:
@@ -134,6 +163,12 @@ def continuations(handle: Handle, session_id: str) -> list[Link]:
 
 def _link(handle: Handle, session_id: str) -> Link | None:
     return handle.row(SQL["get_link"], (session_id,))
+
+
+def _continues(handle: Handle, session_id: str) -> str | None:
+    """Return the session that this one continues."""
+    link = _link(handle, session_id)
+    return None if link is None or kind(link) != "continuation" else cast("str", link["parent"])
 
 
 def _preferred(handle: Handle, links: list[Link]) -> str:

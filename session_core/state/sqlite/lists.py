@@ -53,7 +53,7 @@ class Lists(Store):
         if limit < 1:
             raise InvalidInput("a list has a limit of at least 1")
         scope = [order, repr(where)]
-        edge: Edge = _START if cursor is None else tuple(cursors.decode("list", scope, cursor))
+        edge = _START if cursor is None else _edge(cursors.decode("list", scope, cursor))
 
         def look(handle: Handle) -> Page[SessionSummary]:
             lines: list[SessionSummary] = []
@@ -85,10 +85,17 @@ class Lists(Store):
         return self._read(look)
 
 
+def _edge(position: Any) -> Edge:
+    match position:
+        case [float() | int() as at, str() as session_id]:
+            return at, session_id
+    raise InvalidInput("malformed cursor; take next_cursor of the page before as it is")
+
+
 def summary(handle: Handle, session_id: str) -> SessionSummary:
     """Return the line of one session."""
     row = sessions.require(handle, session_id)
-    root_id = lineage.conversation_root(handle, session_id)
+    root_id = lineage.known_root(handle, session_id)
     root = row if root_id == session_id else sessions.get(handle, root_id) or row
     archived, ended_at = row.get("archived"), row["ended_at"]
     return SessionSummary(
@@ -121,7 +128,7 @@ def _stands_for_conversation(handle: Handle, session_id: str) -> bool:
     kind = lineage.kind_of(handle, session_id)
     if kind == "delegate" or (kind == "other" and _is_tool(handle, session_id)):
         return False
-    return lineage.tip(handle, lineage.conversation_root(handle, session_id)) == session_id
+    return lineage.known_tip(handle, lineage.known_root(handle, session_id)) == session_id
 
 
 def _candidates(
@@ -179,11 +186,11 @@ def _tip_from(
 ) -> str | None:
     """Return the tip of the conversation that began with a session, None where none did."""
     if parent is not None:
-        root = lineage.conversation_root(handle, session_id)
+        root = lineage.known_root(handle, session_id)
         # In a cycle nobody is the root of all, and still the conversation does not vanish.
-        if root != session_id and lineage.conversation_root(handle, root) == root:
+        if root != session_id and lineage.known_root(handle, root) == root:
             return None
-    return lineage.tip(handle, session_id) if end_reason == "compression" else session_id
+    return lineage.known_tip(handle, session_id) if end_reason == "compression" else session_id
 
 
 def _unfiltered() -> dict[str, str]:

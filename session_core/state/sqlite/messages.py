@@ -6,11 +6,11 @@ then carried along, for as long as nobody else commits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import compress
+from math import isfinite
 from typing import Any, cast
 
 from session_core.errors import Conflict, InvalidInput, NotFound, Unsupported
@@ -288,11 +288,7 @@ def _statement(handle: Handle, names: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def _count(handle: Handle, block: str, session_id: str, encoded: list[dict[str, Any]]) -> None:
-    calls = sum(
-        len(content.decode_json(values["tool_calls"]) or ())
-        for values in encoded
-        if values.get("tool_calls")
-    )
+    calls = sum(content.count_calls(values.get("tool_calls")) for values in encoded)
     counts = {"id": session_id, "messages": len(encoded), "tool_calls": calls}
     handle.run(SQL[block], counts)
     if encoded and handle.has("sessions", "last_activity_at"):
@@ -333,14 +329,11 @@ def _encode(message: Mapping[str, Any], now: float) -> dict[str, Any]:
 def _time(given: Any, now: float) -> float:
     if given is None:
         return now
-    if isinstance(given, datetime):
-        return given.timestamp()
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        if math.isfinite(given):
+    with suppress(ValueError, OverflowError):
+        if isinstance(given, str):
+            given = datetime.fromisoformat(given)
+        if isinstance(given, datetime):
+            return given.timestamp()
+        if isinstance(given, (int, float)) and not isinstance(given, bool) and isfinite(given):
             return float(given)
-    elif isinstance(given, str):
-        try:
-            return datetime.fromisoformat(given).timestamp()
-        except ValueError:
-            pass
     raise InvalidInput("the time of a message is a number of seconds, a datetime or ISO 8601")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from session_core.errors import Conflict, Unsupported
@@ -45,18 +46,21 @@ class Routes(Store):
         return self._read(look)
 
     def gateway_routing_scopes(self) -> dict[str, int]:
-        """Return the scopes that have entries, and how many each has."""
+        """Return how many entries each scope has, the one that was written last first."""
 
         def look(handle: Handle) -> dict[str, int]:
             return dict(handle.values(SQL["list_scopes"])) if handle.has(_TABLE) else {}
 
         return self._read(look)
 
-    def dump_gateway_routing_entries(self, *, scope: str = "") -> list[str]:
+    def dump_gateway_routing_entries(
+        self, *, scope: str = "", without: Collection[str] = ()
+    ) -> list[str]:
         """Return the entries of a scope as members of a JSON object, broken ones left out."""
+        wanted = {"scope": scope, "without": json.dumps(list(without))}
 
         def look(handle: Handle) -> list[str]:
-            found = handle.values(SQL["dump_routes"], (scope,)) if handle.has(_TABLE) else []
+            found = handle.values(SQL["dump_routes"], wanted) if handle.has(_TABLE) else []
             return [row[0] for row in found]
 
         return self._read(look)
@@ -105,7 +109,10 @@ class Routes(Store):
         chat_type: str | None = None,
         thread_id: str | None = None,
     ) -> SessionRow | None:
-        """Return the newest session of a chat: by its key, else by who and where exactly."""
+        """Return the newest session of a chat: by its key, else by who and where exactly.
+
+        One without messages is none, nor is one that the chat has left for another.
+        """
         peer = {
             "source": source,
             "user_id": user_id or "",

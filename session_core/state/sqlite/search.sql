@@ -8,21 +8,31 @@ SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 1
 SELECT min(id), max(id), count(*) FROM messages WHERE session_id = ?
 
 -- name: list_own_ids
-SELECT rowid FROM ms_index
-WHERE ms_index MATCH :match AND rowid < :below AND rowid >= :low ORDER BY rowid DESC LIMIT :count
+SELECT json_group_array(rowid) FROM (
+  SELECT rowid FROM ms_index
+  WHERE ms_index MATCH :match AND rowid < :below AND rowid >= :low
+  ORDER BY rowid DESC LIMIT :count)
 
 -- name: list_word_ids
-SELECT rowid FROM messages_fts
-WHERE messages_fts MATCH :match AND rowid < :below AND rowid >= :low
-ORDER BY rowid DESC LIMIT :count
+SELECT json_group_array(rowid) FROM (
+  SELECT rowid FROM messages_fts
+  WHERE messages_fts MATCH :match AND rowid < :below AND rowid >= :low
+  ORDER BY rowid DESC LIMIT :count)
 
 -- name: list_trigram_ids
-SELECT rowid FROM messages_fts_trigram
-WHERE messages_fts_trigram MATCH :match AND rowid < :below AND rowid >= :low
-ORDER BY rowid DESC LIMIT :count
+SELECT json_group_array(rowid) FROM (
+  SELECT rowid FROM messages_fts_trigram
+  WHERE messages_fts_trigram MATCH :match AND rowid < :below AND rowid >= :low
+  ORDER BY rowid DESC LIMIT :count)
 
 -- name: list_passing
 SELECT m.id, m.session_id FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC
+
+-- name: list_sizes
+SELECT m.id, m.session_id, length(CAST(m.content AS BLOB))
+FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 

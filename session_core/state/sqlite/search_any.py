@@ -1,38 +1,41 @@
 """A plain question: which messages have most of its words, and the rare ones rather.
 
-Words that every text has are left out, and a word counts in its other forms too. Candidates come
-from the rarest words and from what has several of them; each lookup is bounded.
+Words that every text has are left out, and a word counts in its other forms too. The newest
+messages that have a word are listed, more of them where the word is rare; what is in several lists
+is read. Each lookup is bounded.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import nlargest
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 
 from session_core.state import query as queries
 from session_core.state import questions
 from session_core.state.matcher import Word, word
 from session_core.state.query import And, Leaf, Node, Or
-from session_core.state.sqlite import search_plan, search_rank, search_rows, search_scan
+from session_core.state.sqlite import (
+    search_plan,
+    search_rank,
+    search_rows,
+    search_scan,
+)
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_rows import Match, Task
 from session_core.state.sqlite.search_scan import Block
 
 MOST_TERMS = 12
-_MOST_COUNTED = 2000
-_OF_ALL = 200
-_OF_THREE = 100
-_OF_PAIR = 120
-_TWO = 2
-_RANKED = 300
-_OF_RARE = 200
-_OF_COMMON = 60
-_RARE = 1500
-_PAIRED = 4
-_CHUNK = 400
+_LISTED = 4000
+_LISTED_IN_ALL = 30_000
+_PROBED = 5
+_OF_PROBE = 100
+_FILTERED = 1000
+_READ = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Term:
             return 0.0
         if self.word.find(folded):
             return 1.0
-        return 0.8 if self.forms and self.forms.search(folded) else 0.0
+        return 0.9 if self.forms and self.forms.search(folded) else 0.0
 
     def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
         """Return where it, or another form of it, begins and ends."""
@@ -60,6 +63,33 @@ class Term:
             form = self.forms.search(folded, start)
             return None if form is None else form.span()
         return found
+
+
+class _Listed:
+    """The newest messages that have a term."""
+
+    def __init__(self, task: Task, term: Term, top: int) -> None:
+        self.term = term
+        self.ids: set[int] = set()
+        self.newest: list[int] = []
+        self.weight = 0.0
+        """What it is worth that a message has it."""
+        self.done = False
+        self._task = task
+        self._plan = search_plan.make(task.handle, term.node, coded=False)
+        self._top = self.floor = max(task.low, min(top, self._plan.covered_to + 1))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """List some more."""
+        ids, self.floor, self.done = search_rows.listed(
+            self._task.handle, self._plan.lookups, self._task.low, self.floor, _LISTED
+        )
+        self.ids.update(ids)
+        self.newest = self.newest or ids[:_READ]
+        looked_at = self._top - (self._task.low if self.done else self.floor)
+        share = (len(self.ids) + 0.5) / (max(looked_at, len(self.ids)) + 1)
+        self.weight = 1 + 0.5 * -math.log(share)
 
 
 def terms(handle: Handle, node: Node) -> list[Term]:
@@ -79,89 +109,104 @@ def either(found_terms: list[Term]) -> Node:
 
 def gather(task: Task, found_terms: list[Term], top: int) -> Block:
     """Return the messages that have the most of the terms, of the whole home."""
-    ids: set[int] = set()
-    floor = task.low
-    plans = _plans(task.handle, found_terms)
-    counts = [_count(task, plan) for plan in plans]
-    for plan, most in _probes(task.handle, found_terms, plans, counts):
-        more, done = _ids(task, plan, top, most)
-        ids.update(more)
-        if not done:
-            floor = max(floor, more[-1] if more else 0)
-    matches = search_rows.loaded(task, sorted(ids, reverse=True))
-    tail = _tail_matches(task, found_terms, top)
-    known = {match.id for match in tail}
-    matches = tail + [match for match in matches if match.id not in known]
-    weights = [search_rank.rarity(count, _MOST_COUNTED) for count in counts]
+    lists = sorted((_Listed(task, term, top) for term in found_terms), key=lambda one: -one.weight)
+    room = _LISTED_IN_ALL - sum(len(one.ids) for one in lists)
+    for one in lists:
+        while not one.done and room > 0:
+            one.go_on()
+            room -= _LISTED
+    known = dict(_known(task, lists, top))
+    matches = search_rows.loaded(task, list(islice(_passing(task, known), _READ)))
+    matches += _from_tail(task, lists, top)
     for match in matches:
-        match.score = _worth(match.folded, found_terms, weights)
-    best = nlargest(_RANKED, matches, key=lambda match: (match.score, match.id))
+        match.score = _worth(match.folded, lists)
+    floor = max((one.floor for one in lists if not one.done), default=task.low)
+    best = nlargest(_READ, matches, key=lambda match: (match.score, match.id))
     return Block([match for match in best if match.score > 0], floor, done=floor <= task.low)
 
 
-def rank(matches: list[Match], found_terms: list[Term], newest: float) -> None:
-    """Add to the score of each match how close together the words are and how new it is."""
+def rank(matches: list[Match], found_terms: list[Term], literal: str, newest: float) -> None:
+    """Add to the score of each match how close together the words are and how new it is.
+
+    A message that asks the same is no answer; `literal` is what was typed, folded.
+    """
+    asked = literal.rstrip("?")
     for match in matches:
         match.score += search_rank.beside(match, found_terms, newest)
+        if asked in match.folded:
+            match.score /= 2
 
 
-def _worth(folded: str, found_terms: list[Term], weights: list[float]) -> float:
-    """How much of the question is there; in a long text words meet by chance."""
-    there = [term.there(folded) for term in found_terms]
-    total = sum(part * (1 + 1.5 * weight) for part, weight in zip(there, weights, strict=True))
-    return total / (0.6 + 0.4 * len(folded) / search_rank.USUAL_LENGTH)
+def _known(task: Task, lists: list[_Listed], top: int) -> Iterator[tuple[int, float]]:
+    """Yield messages and what they are worth, as far as the lists tell it; rarest terms first."""
+    for one in lists:
+        yield from ((message_id, one.weight) for message_id in one.newest)
+    for some in _to_probe(lists):
+        together = search_plan.make(
+            task.handle, And(tuple(one.term.node for one in some)), coded=False
+        )
+        below = min(top, together.covered_to + 1)
+        ids, _, _ = search_rows.listed(task.handle, together.lookups, task.low, below, _OF_PROBE)
+        worth = sum(one.weight for one in some)
+        yield from ((message_id, worth) for message_id in ids)
+    seen: set[int] = set()
+    several: set[int] = set()
+    for one in lists:
+        several |= seen & one.ids
+        seen |= one.ids
+    weighed = [(one.ids, one.weight) for one in lists]
+    for message_id in several:
+        yield message_id, sum(weight for ids, weight in weighed if message_id in ids)
 
 
-def _probes(
-    handle: Handle, found_terms: list[Term], plans: list[search_plan.Plan], counts: list[int]
-) -> Iterator[tuple[search_plan.Plan, int]]:
-    """Yield what to look up: all terms, pairs of the rarest, each alone."""
-    if len(found_terms) > 1:
-        together = And(tuple(term.node for term in found_terms))
-        yield search_plan.make(handle, together, coded=False), _OF_ALL
-    rarest = sorted(
-        (place for place in range(len(counts)) if counts[place]), key=counts.__getitem__
-    )
-    for size, most in ((3, _OF_THREE), (2, _OF_PAIR)) if len(rarest) > _TWO else ():
-        for some in combinations(rarest[:_PAIRED], size):
-            together = And(tuple(found_terms[place].node for place in some))
-            yield search_plan.make(handle, together, coded=False), most
-    for place in rarest:
-        yield plans[place], _OF_RARE if counts[place] < _RARE else _OF_COMMON
+def _to_probe(lists: list[_Listed]) -> Iterator[tuple[_Listed, ...]]:
+    """Yield what is asked for together, since the lists by themselves do not tell it."""
+    if len(lists) > 1 and not all(one.done for one in lists):
+        yield tuple(lists)
+    for some in combinations(lists[:_PROBED], 3):
+        if len(lists) > len(some) and not all(one.done for one in some):
+            yield some
 
 
-def _plans(handle: Handle, found_terms: list[Term]) -> list[search_plan.Plan]:
-    return [search_plan.make(handle, term.node, coded=False) for term in found_terms]
+def _passing(task: Task, known: dict[int, float]) -> Iterator[int]:
+    """Yield those that pass the filters, the best first, a few of each session."""
+    ranked = sorted(known, key=lambda one: (known[one], one), reverse=True)
+    counted: Counter[str] = Counter()
+    for start in range(0, len(ranked), _FILTERED):
+        rows = search_rows.sizes(task, ranked[start : start + _FILTERED])
+        rows.sort(key=lambda row: _by_length(known[row[0]], row[2] or 0), reverse=True)
+        for message_id, session_id, _ in rows:
+            counted[session_id] += 1
+            if not task.per_session or counted[session_id] <= search_scan.OF_ONE_SESSION:
+                yield message_id
 
 
-def _count(task: Task, plan: search_plan.Plan) -> int:
-    bounds = (task.low, plan.covered_to + 1)
-    return len(search_rows.listed(task.handle, plan.lookups, *bounds, _MOST_COUNTED)[0])
+def _worth(folded: str, lists: Iterable[_Listed]) -> float:
+    """How much of the question is there."""
+    return _by_length(sum(one.term.there(folded) * one.weight for one in lists), len(folded))
 
 
-def _ids(task: Task, plan: search_plan.Plan, top: int, most: int) -> tuple[list[int], bool]:
-    """Return the newest ids that pass the filters."""
-    below = min(top, plan.covered_to + 1)
-    if not plan.lookups:
-        return [], True
-    passing: list[int] = []
-    for _ in range(3):
-        ids, below, done = search_rows.listed(task.handle, plan.lookups, task.low, below, _CHUNK)
-        passing += search_rows.passing(task, ids)
-        if done or len(passing) >= most:
-            break
-    return passing[:most], done and len(passing) <= most
+def _by_length(worth: float, length: int) -> float:
+    """Return what that is worth: in a long text words meet by chance."""
+    return worth / (0.6 + 0.4 * length / search_rank.USUAL_LENGTH)
 
 
-def _tail_matches(task: Task, found_terms: list[Term], top: int) -> list[Match]:
-    """Return what is above the index, or the newest messages where there is no index."""
-    either = replace(
-        task,
-        plan=replace(task.plan, lookups=()),
-        test=lambda folded: any(term.there(folded) for term in found_terms),
-        per_session=False,
-    )
-    return search_scan.gather(either, top).matches
+def _from_tail(task: Task, lists: list[_Listed], top: int) -> list[Match]:
+    """Return the best of what is above the index, or the newest of it where that is too much."""
+    low = max(task.plan.covered_to + 1, task.low)
+    texts = search_rows.tail_texts(task.handle, low) if task.plan.covered_to else None
+    if texts is None:
+        terms = [one.term for one in lists]
+        newest = replace(
+            task,
+            plan=replace(task.plan, lookups=()),
+            test=lambda folded: any(term.there(folded) for term in terms),
+            per_session=False,
+        )
+        return search_scan.gather(newest, top).matches
+    likely = {one: _worth(text, lists) for one, text in texts.items() if low <= one < top}
+    best = nlargest(_READ, (one for one in likely if likely[one]), key=likely.__getitem__)
+    return search_rows.loaded(task, best)
 
 
 def _term(handle: Handle, piece: str) -> Term:

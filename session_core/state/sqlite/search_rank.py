@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from session_core.state import searchable
 from session_core.state.matcher import Word
 from session_core.state.snippet import Findable
 from session_core.state.sqlite.search_rows import Match
@@ -20,8 +19,7 @@ _REACH = 60
 
 
 def score(matches: Sequence[Match], words: Sequence[Word], literal: str, newest: float) -> None:
-    """Give every match its score."""
-    literal = searchable.fold(literal)
+    """Give every match its score; `literal` is what was typed, folded."""
     for match in matches:
         worth = _frequency(match.folded, words)
         if literal and literal in match.folded:

@@ -10,15 +10,20 @@ from typing import Any
 from session_core.state import searchable
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.search_plan import Lookup, Plan
+from session_core.state.sqlite.search_hermes import Lookup
+from session_core.state.sqlite.search_plan import Plan
 
 SQL = blocks.load("search")
 
 CHARACTERS = 4_000_000
 """So much text is read for one block at most."""
 
+_TAIL_ROWS = 20_000
+_TAIL_CHARACTERS = 8_000_000
+_TAIL = "search_tail"
+_TOO_LONG = "search_tail_too_long"
 _SCANNED = 20_000
-_SIEVED = 50_000
+_SIEVED = 100_000
 _FILTER = "/*filter*/ 1"
 
 Test = Callable[[str], bool]
@@ -87,12 +92,16 @@ def as_match(row: tuple[Any, ...]) -> Match:
     )
 
 
-def passing(task: Task, ids: list[int]) -> list[int]:
-    """Return those ids that pass the filters, newest first."""
-    if not ids:
-        return []
+def passing(task: Task, ids: list[int]) -> dict[int, str]:
+    """Return those ids that pass the filters, newest first, with their sessions."""
     bounds = {**task.values, "ids": json.dumps(ids)}
-    return [row[0] for row in task.handle.connection.execute(task.sql("list_passing"), bounds)]
+    return dict(task.handle.values(task.sql("list_passing"), bounds))
+
+
+def sizes(task: Task, ids: list[int]) -> list[tuple[int, str, int | None]]:
+    """Return those ids that pass the filters, with their sessions and their lengths."""
+    bounds = {**task.values, "ids": json.dumps(ids)}
+    return task.handle.values(task.sql("list_sizes"), bounds)
 
 
 def loaded(task: Task, ids: list[int]) -> list[Match]:
@@ -111,15 +120,17 @@ def listed(
     handle: Handle, lookups: Iterable[Lookup], low: int, below: int, count: int
 ) -> tuple[list[int], int, bool]:
     """Return ids that any lookup has, newest first, down to where all of them were asked."""
-    found: set[int] = set()
+    found: list[int] = []
     floor, done = low, True
     for lookup in lookups:
         bounds = {"match": lookup.match, "below": below, "low": low, "count": count}
-        ids = [row[0] for row in handle.connection.execute(SQL[lookup.block], bounds)]
-        found.update(ids)
+        ids = json.loads(handle.value(SQL[lookup.block], bounds))
+        found = sorted({*found, *ids}, reverse=True) if found else ids
         if len(ids) == count:
             floor, done = max(floor, ids[-1]), False
-    return sorted((one for one in found if one >= floor), reverse=True), floor, done
+    if found and found[-1] < floor:
+        found = [one for one in found if one >= floor]
+    return found, floor, done
 
 
 def rows(task: Task, ids: list[int]) -> Iterator[tuple[Any, ...]]:
@@ -129,6 +140,16 @@ def rows(task: Task, ids: list[int]) -> Iterator[tuple[Any, ...]]:
     return task.handle.connection.execute(
         task.sql("list_rows"), {**task.values, "ids": json.dumps(ids)}
     )
+
+
+def session_range(handle: Handle, session_id: str) -> tuple[int, int]:
+    """Return the first and the last message of a session, zeros if it has none."""
+    key = "session_range", session_id
+    found: tuple[int, int] | None = handle.seen.get(key)
+    if found is None:
+        first, last, _ = handle.values(SQL["get_session_range"], (session_id,))[0]
+        found = handle.seen[key] = first or 0, last or 0
+    return found
 
 
 def session_texts(task: Task, sessions: list[str], low: int, below: int) -> Iterator[str]:
@@ -141,3 +162,45 @@ def session_texts(task: Task, sessions: list[str], low: int, below: int) -> Iter
         characters += len(text)
         if characters >= CHARACTERS:
             return
+
+
+def tail_texts(handle: Handle, low: int) -> dict[int, str] | None:
+    """Return the folded texts above the index by id, None if they are too many to keep.
+
+    They are kept from one search to the next.
+    """
+    if handle.kept.get(_TOO_LONG) == low:
+        return None
+    kept = _kept_tail(handle, low)
+    bounds = {"above": max(next(reversed(kept), 0), low - 1), "count": _TAIL_ROWS + 1}
+    room = 0
+    for row in handle.connection.execute(SQL["list_tail_texts"], bounds):
+        if not room:
+            room = _TAIL_CHARACTERS - sum(map(len, kept.values()))
+        kept[row[0]] = searchable.fold(searchable.of(*row[1:]))
+        room -= len(kept[row[0]])
+        if len(kept) > _TAIL_ROWS or room <= 0:
+            handle.kept[_TOO_LONG] = low
+            return None
+    if not handle.connection.total_changes:
+        handle.kept[_TAIL] = kept
+    return kept
+
+
+def _kept_tail(handle: Handle, low: int) -> dict[int, str]:
+    """Return what was read of it before, as far as it still holds.
+
+    A writer may roll back, so it keeps nothing. Where somebody else committed and there are now
+    other rows than before among those read, some were brought back: all are read again.
+    """
+    kept: dict[int, str] = handle.kept.get(_TAIL, {})
+    if not kept or handle.connection.total_changes:
+        return {}
+    if next(iter(kept)) < low:
+        kept = {one: text for one, text in kept.items() if one >= low}
+    if kept and not handle.seen.get(_TAIL):
+        ends = (next(iter(kept)), next(reversed(kept)))
+        if handle.value(SQL["count_between"], ends) != len(kept):
+            kept = {}
+    handle.seen[_TAIL] = True
+    return kept

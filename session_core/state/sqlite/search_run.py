@@ -51,10 +51,10 @@ class Run:
         self.query = queries.parse(request.query)
         self.condition, self.values = search_request.condition(handle, request)
         self.conversations = Conversations(handle, request)
+        self._literal = searchable.fold(request.query.strip())
         self.low, self.high = 0, 0
         if request.session is not None:
-            first, last, _ = handle.values(SQL["get_session_range"], (request.session,))[0]
-            self.low, self.high = first or 0, last or 0
+            self.low, self.high = search_rows.session_range(handle, request.session)
         self._shown: set[int | str] | None = None
 
     def answer(self, place: Place | None, limit: int) -> SearchResult:
@@ -67,10 +67,7 @@ class Run:
         matched: Matched = stage.matched if stage else "text"
         while stage is not None:
             here = place or Place(stage.name, top, top)
-            first = place is None and not hits
             page, following, back = self._page(stage, here, limit - len(hits))
-            if first and following is None and len(page) < min(stage.least, limit):
-                page = []
             hits, found, place = hits + page, found or bool(page), None
             matched = stage.matched if page or not hits else matched
             if following is not None and (found or not stage.adds):
@@ -111,10 +108,11 @@ class Run:
             block, terms = self._block(stage, task, below, place.top)
             back = None if block.done else self.handle.value(SQL["get_time"], (block.floor,))
             ranked = self._ranked(stage, block, terms)
+            here = replace(place, below=below)
             for number, match in enumerate(ranked[skip:], skip):
                 if len(hits) == limit:
                     return hits, replace(place, below=below, skip=number), back
-                hit = self._hit(stage, match, replace(place, below=below), terms)
+                hit = self._hit(stage, match, here, terms)
                 if hit is not None:
                     hits.append(hit)
             if block.done or stage.name in ("any", "inner"):
@@ -151,10 +149,9 @@ class Run:
     def _ranked(self, stage: Stage, block: Block, terms: list[search_any.Term]) -> list[Match]:
         newest = max((match.at for match in block.matches), default=0.0)
         if terms:
-            search_any.rank(block.matches, terms, newest)
+            search_any.rank(block.matches, terms, self._literal, newest)
         else:
-            literal = self.request.query.strip()
-            search_rank.score(block.matches, stage.words, literal, newest)
+            search_rank.score(block.matches, stage.words, self._literal, newest)
         ranked = search_rank.ordered(block.matches)
         return ranked if self.request.per == "message" else self.conversations.best(ranked)
 
@@ -168,13 +165,14 @@ class Run:
         if self._was_shown(stage, match, block):
             return None
         shown = copy or {}
-        literal = searchable.fold(self.request.query.strip())
         return Hit(
             session_id=shown.get("session_id", match.session_id),
             message_id=shown.get("id", match.id),
             role=match.role,
             at=match.at,
-            snippet=snippet.cut(match.text, terms or stage.words, literal, folded=match.folded),
+            snippet=snippet.cut(
+                match.text, terms or stage.words, self._literal, folded=match.folded
+            ),
             title=self.conversations.title(match),
             source=match.source,
             compacted=bool(shown.get("compacted", match.compacted)),

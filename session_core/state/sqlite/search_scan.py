@@ -6,24 +6,34 @@ cursor can go on inside it. It ends when it has enough to rank, or when enough w
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core.state.sqlite import blocks, search_tail
-from session_core.state.sqlite.search_rows import CHARACTERS, Match, Task, as_match, listed, rows
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.search_rows import (
+    CHARACTERS,
+    Match,
+    Task,
+    as_match,
+    listed,
+    passing,
+    rows,
+    tail_texts,
+)
 
 SQL = blocks.load("search")
 
 ENOUGH = 200
 """So many matches are ranked against each other."""
 
+OF_ONE_SESSION = 6
+"""Where conversations are asked for, so many matches of one session are enough."""
+
 _LOOKED_AT = 4000
 _STEP = 1000
 _FEW = 300
-_OF_ONE_SESSION = 6
 _DENSE = 2000
 _SIEVE = "/*sieve*/ 1"
 
@@ -73,21 +83,18 @@ class _Gathering:
         if not self.task.passes(match):
             return False
         self._of_session[match.session_id] += 1
-        return not self.task.per_session or self._of_session[match.session_id] <= _OF_ONE_SESSION
+        return not self.task.per_session or self._of_session[match.session_id] <= OF_ONE_SESSION
 
     def narrowed(self, ids: list[int]) -> list[int]:
         """Return those ids that pass the filters, a few of each session."""
         task = self.task
         if len(ids) <= _FEW or not task.per_session:
             return ids
-        passing = task.handle.connection.execute(
-            task.sql("list_passing"), {**task.values, "ids": json.dumps(ids)}
-        )
         counted = self._of_session.copy()
         chosen = []
-        for message_id, session_id in passing:
+        for message_id, session_id in passing(task, ids).items():
             counted[session_id] += 1
-            if counted[session_id] <= _OF_ONE_SESSION:
+            if counted[session_id] <= OF_ONE_SESSION:
                 chosen.append(message_id)
         return chosen
 
@@ -135,14 +142,21 @@ def _past_giant(task: Task, ids: list[int], below: int) -> int:
     """Return where to go on below a session that fills a step and has all ids of its range."""
     if len(ids) < _STEP:
         return below
-    ends = [
+    above, session_id = (
         task.handle.value("SELECT session_id FROM messages WHERE id = ?", (one,))
         for one in (ids[0], ids[-1])
-    ]
-    if ends[0] != ends[1]:
+    )
+    if above != session_id:
         return below
-    first, last, count = task.handle.values(SQL["get_session_range"], (ends[0],))[0]
-    return int(first) if count == last - first + 1 else below
+    # Nobody else ever gets an id between two of them, so what was true once remains true.
+    giants = task.handle.kept.setdefault("giants", {})
+    first, last = giants.get(session_id, (0, 0))
+    if not first <= ids[-1] <= last:
+        first, last, count = task.handle.values(SQL["get_session_range"], (session_id,))[0]
+        if count != last - first + 1:
+            return below
+        giants[session_id] = first, last
+    return int(first)
 
 
 def _scan(filling: _Gathering, low: int, below: int) -> int | None:
@@ -162,7 +176,7 @@ def _scan(filling: _Gathering, low: int, below: int) -> int | None:
 
 def _take_tail(filling: _Gathering, low: int, below: int) -> int | None:
     """Add what is above the index; return where it was full, None if all of it was looked at."""
-    texts = search_tail.texts(filling.task.handle, low) if filling.task.plan.covered_to else None
+    texts = tail_texts(filling.task.handle, low) if filling.task.plan.covered_to else None
     if texts is not None:
         test, needle = filling.task.test, filling.task.needle
         likely = [pair for pair in texts.items() if needle in pair[1]]

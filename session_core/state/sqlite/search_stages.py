@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from session_core.models import Matched, Mode
 from session_core.state import matcher, questions, searchable
 from session_core.state import query as queries
-from session_core.state.query import Leaf, Node, Query
+from session_core.state.query import Node, Query
 from session_core.state.sqlite import search_any, search_plan
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_plan import Plan
 from session_core.state.sqlite.search_rows import Test
 
 _INNER_LEAVES = 2
-_ENOUGH_ANSWERS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,6 @@ class Stage:
     words: tuple[matcher.Word, ...] = ()
     goes_on: bool = False
     """Whether the next stage adds to what this one has found."""
-    least: int = 1
-    """With fewer hits the query is loosened all the same."""
     adds: bool = False
     """Whether it only adds: what it has not got to does not keep the next one waiting."""
     needle: str = ""
@@ -61,20 +58,25 @@ def of(handle: Handle, query: Query, typed: str, mode: Mode) -> Iterator[Stage]:
 
 
 def _words(handle: Handle, query: Query, node: Node) -> Iterator[Stage]:
-    leaves = list(dict.fromkeys(queries.leaves(node)))
-    asked = query.kind == "words" and questions.is_question(query.text)
-    for stage in _node(handle, "all", "all", node):
-        yield replace(stage, least=_ENOUGH_ANSWERS) if asked and not stage.adds else stage
+    """A question is asked for any of its words at once: who has all of them asks it, too."""
+    if query.kind != "words" or not questions.is_question(query.text):
+        yield from _strictly(handle, query, node)
+    if query.kind != "syntax":
+        yield replace(_one(handle, "any", "any", node), goes_on=True, needle="", sieve=None)
+        yield _rest(handle, node)
+
+
+def _strictly(handle: Handle, query: Query, node: Node) -> Iterator[Stage]:
+    yield from _node(handle, "all", "all", node)
     if query.kind == "syntax":
         return
-    inner = search_plan.inner(handle, node) if len(leaves) <= _INNER_LEAVES else None
+    inner = None
+    if len(set(queries.leaves(node))) <= _INNER_LEAVES:
+        inner = search_plan.inner(handle, node)
     if inner is not None:
         yield replace(_one(handle, "inner", "all", node), plan=inner, adds=True)
     prefixes = queries.as_prefixes(node, except_for=questions.STOP)
-    for stage in _node(handle, "prefix", "prefix", prefixes):
-        yield replace(stage, least=_ENOUGH_ANSWERS) if asked and not stage.adds else stage
-    yield replace(_one(handle, "any", "any", node), goes_on=True, needle="")
-    yield _rest(handle, node)
+    yield from _node(handle, "prefix", "prefix", prefixes)
 
 
 def _node(handle: Handle, name: str, matched: Matched, node: Node) -> Iterator[Stage]:
@@ -85,16 +87,15 @@ def _node(handle: Handle, name: str, matched: Matched, node: Node) -> Iterator[S
 def _one(handle: Handle, name: str, matched: Matched, node: Node) -> Stage:
     words = tuple(matcher.word(leaf) for leaf in dict.fromkeys(queries.leaves(node)))
     plan = search_plan.make(handle, node)
-    spaceless = isinstance(node, Leaf) and not node.text.isascii()
-    sieve = search_plan.sieve(node.text) if isinstance(node, Leaf) and spaceless else None
+    needle = matcher.needle(node)
     return Stage(
         name,
         matched,
         plan,
         lambda folded: matcher.matches(node, folded),
         words,
-        needle=matcher.needle(node),
-        sieve=sieve,
+        needle=needle,
+        sieve=search_plan.sieve(needle),
     )
 
 

@@ -306,7 +306,7 @@ def _checked(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if not fields.get("source"):
         raise InvalidInput("a session needs a source, such as 'cli'")
     started_at = fields.get("started_at")
-    if not isinstance(started_at, (int, float)) or not math.isfinite(started_at):
+    if not isinstance(started_at, (int, float)) or not abs(started_at) < math.inf:
         raise InvalidInput("a session starts at a number of seconds")
     values = _encoded(fields, (*_KEPT, *_FILLED))
     return {"id": session_id, **{k: v for k, v in values.items() if v is not None}}

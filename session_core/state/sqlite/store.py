@@ -1,4 +1,4 @@
-"""The database file: how it is opened for reading and for writing, and whose it is.
+"""The connections of one database: a pool of readers, one writer, and the guard before it.
 
 Readers are `mode=ro`. A writer is opened only behind a guard, a `mode=ro` connection that outlives
 it: while the guard is open no close of ours can unlink the log of a process that has lost its
@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -21,16 +21,26 @@ from typing import TYPE_CHECKING, TypeVar
 from session_core import driver, home, presence
 from session_core.errors import (
     Busy,
-    Corrupt,
     Denied,
     InvalidInput,
     SessionError,
     StorageError,
     Unsupported,
 )
-from session_core.state.sqlite import blocks, index
-from session_core.state.sqlite.handle import Handle, file_uri, translate
-from session_core.state.sqlite.writer import Writer, patiently
+from session_core.state.sqlite import index
+from session_core.state.sqlite.handle import Handle, translate
+from session_core.state.sqlite.opening import (
+    create,
+    empty_handle,
+    exists,
+    finish_leftover,
+    identity,
+    look_at,
+    open_reader,
+    open_writer,
+    size,
+)
+from session_core.state.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,16 +56,6 @@ _TIDY_S = 5.0
 
 _EXIT_WAIT_S = 1.0
 """How long the end of the process waits for a thread that is in the middle of a change."""
-
-_creating = threading.Lock()
-
-MARK = "mcp_sessions_home"
-"""The key in `state_meta` that says that a database is ours."""
-
-_NEEDED = {
-    "sessions": ("id", "source", "started_at", "ended_at", "end_reason", "title", "archived"),
-    "messages": ("id", "session_id", "role", "content", "timestamp", "active"),
-}
 
 
 class Store:
@@ -178,15 +178,8 @@ class Store:
         named = self.path.name == home.DATABASE
         return "absent" if named and home.looks_like_hermes(self.path.parent) else "own"
 
-    def _check_same_file(self) -> None:
-        guard = self._open.guard
-        if guard is not None and guard.file != _identity(self.path):
-            raise StorageError(
-                f"another file was put in the place of {self.path}, or none; open it again"
-            )
-
     def _reader(self) -> Handle:
-        file = _identity(self.path)
+        file = identity(self.path)
         while self._open.readers:
             try:
                 handle = self._open.readers.pop()
@@ -195,15 +188,15 @@ class Store:
             if handle.file == file:
                 return handle
             handle.connection.close()
-        if not _exists(self.path):
+        if not exists(self.path):
             if self._open.exists:
                 raise StorageError(f"{self.path} is gone; put it back, or open another")
-            return _empty_handle()
+            return empty_handle()
         handle, self._immutable = open_reader(self.path)
         kind = look_at(handle, self.path)
         if kind is None:
             handle.connection.close()
-            return _empty_handle()
+            return empty_handle()
         self._kind, self._open.exists = kind, True
         return handle
 
@@ -215,19 +208,20 @@ class Store:
             if self._open.writer is None:
                 self._prepare()
                 own = self._kind == "own"
+                # Nothing here may refer to `self`: whoever drops it unclosed relies on its end.
                 self._open.writer = Writer(
-                    lambda: open_writer(self.path),
+                    partial(open_writer, self.path),
                     checkpoint="FULL" if own else "PASSIVE",
                     patience_s=self._patience_s,
-                    check=self._check_same_file,
-                    overdue=own and _size(Path(f"{self.path}-wal")) > _LONG_LOG_BYTES,
-                    afterwards=index.catch_up if own else lambda _: 0,
+                    check=partial(self._open.check_same_file, self.path),
+                    overdue=size(Path(f"{self.path}-wal")) > _LONG_LOG_BYTES,
+                    afterwards=index.catch_up,
                 )
             return self._open.writer
 
     def _prepare(self) -> None:
         """Make our own database where there is none, and open the guard."""
-        _finish_leftover(self.path)
+        finish_leftover(self.path)
         if self.kind == "absent":
             raise Denied(
                 f"{self.path.parent} is a Hermes home without a state database; "
@@ -259,6 +253,12 @@ class _Open:
         else:
             self.readers.append(handle)
 
+    def check_same_file(self, path: Path) -> None:
+        if self.guard is not None and self.guard.file != identity(path):
+            raise StorageError(
+                f"another file was put in the place of {path}, or none; open it again"
+            )
+
     def close(self, wait_s: float = -1) -> None:
         self.closed = True
         if self._pid != os.getpid():
@@ -279,171 +279,3 @@ def _fit_to_bind() -> Iterator[None]:
         yield
     except (OverflowError, UnicodeEncodeError) as error:
         raise InvalidInput("a number beyond 64 bits, or text with half a character") from error
-
-
-def open_reader(path: Path) -> tuple[Handle, bool]:
-    """Open `mode=ro`; return the handle and whether it had to be `immutable`."""
-    file = _identity(path)
-    handle, immutable = _open_reader(path)
-    handle.file = file
-    return handle, immutable
-
-
-def _open_reader(path: Path) -> tuple[Handle, bool]:
-    try:
-        return _connect(file_uri(path, "mode=ro")), False
-    except driver.library().OperationalError as error:
-        if _left_over(path, error):
-            raise StorageError(
-                f"{path} was left in the middle of a change by a program that died; "
-                "start Hermes once, or change anything, which takes that back"
-            ) from error
-        if not _unwritable_mount(path) or _exists(Path(f"{path}-wal")):
-            raise
-        return _connect(file_uri(path, "mode=ro&immutable=1")), True
-
-
-def _left_over(path: Path, error: Exception) -> bool:
-    """Whether a database that keeps no log has a journal that only a writer may take back."""
-    return "readonly" in str(error) and _exists(Path(f"{path}-journal"))
-
-
-def _finish_leftover(path: Path) -> None:
-    if not _exists(path) or not _exists(Path(f"{path}-journal")):
-        return
-    try:
-        handle, _ = open_reader(path)
-    except StorageError:
-        handle = _connect(file_uri(path, "mode=rw"))
-    handle.connection.close()
-
-
-def open_writer(path: Path) -> Handle:
-    """Open for writing; settings of the connection only, none that stays in the file."""
-    handle = _connect(file_uri(path, "mode=rw"))
-    # Before SQLite 3.42 the triggers of Hermes may not touch its search index without this trust.
-    trust = "trusted_schema=ON"
-    for pragma in ("foreign_keys=ON", "wal_autocheckpoint=0", "synchronous=FULL", trust):
-        handle.connection.execute(f"PRAGMA {pragma}")
-    return handle
-
-
-def look_at(handle: Handle, path: Path) -> HomeKind | None:
-    """Return whose database this is, None for a file with nothing in it.
-
-    Raises:
-        Corrupt: it is no session database.
-        Unsupported: its schema is too old.
-    """
-    if handle.value("SELECT count(*) FROM sqlite_master") == 0:
-        return None
-    for table, needed in _NEEDED.items():
-        if not handle.has(table):
-            raise Corrupt(f"{path} is no session database: it has no table {table}")
-        missing = [column for column in needed if not handle.has(table, column)]
-        if missing:
-            raise Unsupported(
-                f"the schema of {path} is too old ({table} has no {missing[0]}); "
-                "open it once with Hermes 0.17 or later, which brings it up to date"
-            )
-    if not handle.has("state_meta"):
-        return "hermes"
-    mark = handle.value("SELECT value FROM state_meta WHERE key = ?", (MARK,))
-    return "hermes" if mark is None else "own"
-
-
-def create(path: Path, patience_s: float) -> HomeKind:
-    """Make a database of our own, readable by its owner alone; another process may be faster.
-
-    Return whose it is then.
-    """
-    with _creating:
-        _touch(path)
-        guard: Handle | None = None
-        handle = _connect(file_uri(path, "mode=rw"))
-        try:
-            _keep_a_log(handle, time.monotonic() + patience_s)
-            writer = Writer(lambda: handle, checkpoint="FULL", patience_s=patience_s)
-            guard, _ = open_reader(path)
-            writer.run(_write_schema)
-            return look_at(guard, path) or "own"
-        finally:
-            handle.connection.close()
-            if guard is not None:
-                guard.connection.close()
-
-
-def _keep_a_log(handle: Handle, deadline: float) -> None:
-    if handle.value("PRAGMA journal_mode") == "wal":
-        return
-    # A journal in a file, left by a kill, would have to be rolled back before anybody can read.
-    patiently(handle, "PRAGMA journal_mode=MEMORY", deadline)
-    patiently(handle, "PRAGMA journal_mode=WAL", deadline)
-
-
-def _touch(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Nobody can have a connection to a file that this call itself brings into being.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise Denied(f"{path} may not be created: {error.strerror}") from error
-
-
-def _write_schema(handle: Handle) -> None:
-    if handle.has("sessions"):
-        return
-    for name in ("schema", "index"):
-        for statement in blocks.statements(name):
-            handle.run(statement)
-    handle.run("INSERT INTO state_meta VALUES (?, ?)", (MARK, uuid.uuid4().hex))
-
-
-def _connect(uri: str) -> Handle:
-    connection = driver.connect(uri, busy_timeout_s=1.0)
-    try:
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.execute("PRAGMA cell_size_check=ON")
-        connection.execute("PRAGMA data_version").fetchone()
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return Handle(connection)
-
-
-def _empty_handle() -> Handle:
-    """Return what a home holds before its first write."""
-    handle = Handle(driver.connect("file::memory:", busy_timeout_s=0))
-    handle.stands_in = True
-    for name in ("schema", "index"):
-        for statement in blocks.statements(name):
-            handle.run(statement)
-    return handle
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 -- asked before every use
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _exists(path: Path) -> bool:
-    return _size(path) > 0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-    except OSError as error:
-        raise Denied(f"{path} may not be looked at: {error.strerror}") from error
-
-
-def _unwritable_mount(path: Path) -> bool:
-    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)

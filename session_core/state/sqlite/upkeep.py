@@ -91,7 +91,9 @@ class Upkeep(Store):
     def drifted_sessions(self, limit: int = 1000) -> list[str]:
         """Return sessions whose number of messages is not what the rows say."""
         return self._read(
-            lambda handle: [row[0] for row in handle.values(SQL["list_drifted"], (limit,))]
+            lambda handle: [
+                row[0] for row in handle.values(handle.sql(SQL["list_drifted"]), (limit,))
+            ]
         )
 
     def check_integrity(self, *, deep: bool = False) -> list[Finding]:
@@ -122,8 +124,13 @@ def list_ghosts(handle: Handle, before: float) -> list[str]:
 
 def count_session(handle: Handle, session_id: str) -> tuple[int, int, int]:
     """Return a session's live rows, the highest id of them, and the tool calls in them."""
-    live, last_id = handle.values(SQL["count_live"], (session_id,))[0]
-    return live, last_id, handle.value(SQL["count_tool_calls"], (session_id,))
+    live, last_id = _count_live(handle, session_id)
+    return live, last_id, handle.value(handle.sql(SQL["count_tool_calls"]), (session_id,))
+
+
+def _count_live(handle: Handle, session_id: str) -> tuple[int, int]:
+    live, last_id = handle.values(handle.sql(SQL["count_live"]), (session_id,))[0]
+    return live, last_id
 
 
 def _finalize(handle: Handle, ids: Sequence[str], now: float, before: float) -> int:
@@ -150,7 +157,7 @@ def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> 
     if not found:
         raise NotFound(f"no session {session_id}")
     live, last_id, tool_calls = counted
-    if handle.values(SQL["count_live"], (session_id,))[0] != (live, last_id):
+    if _count_live(handle, session_id) != (live, last_id):
         return None
     if found[0] == (live, tool_calls):
         return False

@@ -69,7 +69,7 @@ WHERE tables.type = 'table' AND tables.sql NOT LIKE 'CREATE VIRTUAL%'
 SELECT message_count, tool_call_count FROM sessions WHERE id = ?
 
 -- name: count_live
-SELECT count(*), coalesce(max(id), 0) FROM messages WHERE session_id = ? AND active = 1
+SELECT count(*), coalesce(max(id), 0) FROM messages WHERE session_id = ? AND {live}
 
 -- name: count_tool_calls
 SELECT coalesce(sum(CASE
@@ -79,7 +79,7 @@ SELECT coalesce(sum(CASE
     ELSE 0
 END), 0)
 FROM messages
-WHERE session_id = ? AND active = 1 AND role = 'assistant' AND tool_calls IS NOT NULL
+WHERE session_id = ? AND {live} AND role = 'assistant' AND tool_calls IS NOT NULL
 
 -- name: set_counters
 UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?
@@ -87,7 +87,7 @@ UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?
 -- name: list_drifted
 SELECT sessions.id
 FROM sessions LEFT JOIN (
-    SELECT session_id, count(*) AS live FROM messages WHERE active = 1 GROUP BY session_id
+    SELECT session_id, count(*) AS live FROM messages WHERE {live} GROUP BY session_id
 ) AS counted ON counted.session_id = sessions.id
 WHERE sessions.message_count IS NOT coalesce(counted.live, 0)
 ORDER BY sessions.id LIMIT ?

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from session_core import driver
 from session_core.state.sqlite.handle import Handle, is_busy
-from session_core.state.sqlite.store import open_reader
+from session_core.state.sqlite.opening import open_reader
 
 State = tuple[int, ...]
 """Which file it is and how often it was changed; comparable as long as the watch is open."""

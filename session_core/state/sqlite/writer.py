@@ -67,7 +67,7 @@ class Writer:
         patience_s: float,
         check: Callable[[], None] = lambda: None,
         overdue: bool = False,
-        afterwards: Step[int] = lambda _: 0,
+        afterwards: Step[bool] = lambda _: False,
     ) -> None:
         self._open_handle = open_handle
         self._afterwards = afterwards
@@ -80,9 +80,9 @@ class Writer:
         self._leading = False
         self._owner: int | None = None
         self._closed = False
-        # Processes that write a little and end would leave a log that only ever grows.
         self._row_weight = 1 if checkpoint == "FULL" else _INDEX_ROWS
-        self._rows_seen = -CHECKPOINT_ROWS * self._row_weight if overdue else 0
+        self._rows_seen = 0
+        self._overdue = overdue
 
     @property
     def current(self) -> Handle | None:
@@ -130,7 +130,7 @@ class Writer:
             while self._tidy_once() and time.monotonic() < until:
                 pass
 
-    def _tidy_once(self) -> int:
+    def _tidy_once(self) -> bool:
         with self._turn():
             handle = self._opened()
             with _in_a_hurry(handle), self._changes(0):
@@ -263,6 +263,11 @@ class Writer:
     def _changes(self, deadline: float) -> Iterator[Handle]:
         """A transaction, whole or not at all; an error means that nothing was committed."""
         handle = self._opened()
+        if self._overdue:
+            # Processes that write a little and end would leave a log that only ever grows: who
+            # opens it first has forgotten what was folded back, so that is done before a write.
+            self._overdue = False
+            self._fold_back(handle)
         try:
             patiently(handle, "BEGIN IMMEDIATE", deadline)
             self._check()

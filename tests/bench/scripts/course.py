@@ -22,7 +22,7 @@ PAGE = 50
 def main(system, extra=None):
     """Read a job, do it, write the answer."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    do = {"read": read, "cold": cold, "append": append} | (extra or {})
+    do = {"read": read, "cold": cold, "append": append, "routes": routes} | (extra or {})
     answer = do[job["do"]](system, job)
     Path(sys.argv[2]).write_text(json.dumps(answer), encoding="utf-8")
 
@@ -150,6 +150,60 @@ def append(system, job):
     about = opened.about()
     opened.close()
     return {"alone": len(texts) / alone, "together": len(texts) / together, "about": about}
+
+
+def routes(system, job):
+    """Return the time of one changed route of many, until the last one is in both copies."""
+    system.load(job)
+    store = system.routes(job)
+    store.fill(job["count"])
+    for number in range(WARM_UP):
+        store.update(number)
+    store.close()
+    store = system.routes(job)
+    store.update(0)
+    singles = []
+    began = time.perf_counter()
+    for number in range(job["updates"]):
+        at = time.perf_counter()
+        store.update(number * 7919 % job["count"])
+        singles.append((time.perf_counter() - at) * 1000)
+    store.close()
+    took = time.perf_counter() - began
+    return {
+        "ms": took * 1000 / job["updates"],
+        "median": statistics.median(singles),
+        "slowest": max(singles),
+    }
+
+
+def route_key(number):
+    """Return the key of a chat."""
+    return f"agent:main:telegram:dm:{700000000 + number}"
+
+
+def route(number):
+    """Return an entry as it is stored, about 1 KB of it."""
+    at = "2026-09-01T12:34:56.789012"
+    return {
+        "session_key": route_key(number),
+        "session_id": f"20260901_123456_{number:08x}",
+        "created_at": at,
+        "updated_at": at,
+        "display_name": f"Person number {number}",
+        "platform": "telegram",
+        "chat_type": "dm",
+        "origin": {
+            "platform": "telegram",
+            "chat_id": str(700000000 + number),
+            "chat_name": f"Person number {number}",
+            "chat_type": "dm",
+            "user_id": str(700000000 + number),
+            "user_name": f"person_{number}",
+            "thread_id": None,
+            "chat_topic": None,
+        },
+    }
 
 
 def in_threads(write, texts, writers):

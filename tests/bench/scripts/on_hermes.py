@@ -70,6 +70,39 @@ class Hermes:
         """Close it."""
         self.db.close()
 
+    @staticmethod
+    def routes(job):
+        """Return a session store; its database is that of the home in the environment."""
+        return Routes(job)
+
+
+class Routes:
+    """The session store of Hermes."""
+
+    def __init__(self, job):
+        from gateway.config import GatewayConfig  # noqa: PLC0415
+        from gateway.session import SessionStore  # noqa: PLC0415
+
+        self.store = SessionStore(Path(job["db"]).parent / "sessions", GatewayConfig())
+
+    def fill(self, count):
+        """Store so many entries in one step."""
+        from gateway.session import SessionEntry  # noqa: PLC0415
+
+        self.store._ensure_loaded()
+        for number in range(count):
+            entry = SessionEntry.from_dict(course.route(number))
+            self.store._entries[entry.session_key] = entry
+        self.store._save()
+
+    def update(self, number):
+        """Change one entry, durably."""
+        self.store.update_session(course.route_key(number), last_prompt_tokens=number)
+
+    def close(self):
+        """Close it; every update has written both copies."""
+        self.store._db.close()
+
 
 def create(system, job):
     """Make an empty database."""

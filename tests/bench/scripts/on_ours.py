@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 import course
 
@@ -64,6 +66,43 @@ class Ours:
 
     def close(self):
         """Close it."""
+        self.db.close()
+
+    @staticmethod
+    def routes(job):
+        """Return a session store with its own database."""
+        return Routes(job)
+
+
+class Routes:
+    """Our session store."""
+
+    def __init__(self, job):
+        from session_core import SessionDB, SessionStore  # noqa: PLC0415
+
+        self.db = SessionDB(job["db"])
+        self.store = SessionStore(Path(job["db"]).parent / "sessions", db=self.db)
+
+    def fill(self, count):
+        """Store so many entries in one step."""
+        from session_core import SessionEntry  # noqa: PLC0415
+
+        scope = str((Path(self.db.path).parent / "sessions").resolve())
+        with self.db.transaction():
+            for number in range(count):
+                entry = SessionEntry.from_dict(course.route(number))
+                text = json.dumps(entry.to_dict())
+                self.db.save_gateway_routing_entry(
+                    entry.session_key, text, scope=scope, expect=None
+                )
+
+    def update(self, number):
+        """Change one entry, durably."""
+        self.store.update_session(course.route_key(number), last_prompt_tokens=number)
+
+    def close(self):
+        """Bring both copies up to date."""
+        self.store.close()
         self.db.close()
 
 

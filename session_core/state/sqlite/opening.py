@@ -1,0 +1,201 @@
+"""How a database file is opened: for reading, for writing, for the first time, and whose it is."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from session_core import driver
+from session_core.errors import Corrupt, Denied, StorageError, Unsupported
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle, file_uri
+from session_core.state.sqlite.writer import Writer, patiently
+
+if TYPE_CHECKING:
+    from session_core.models import HomeKind
+
+_creating = threading.Lock()
+
+MARK = "mcp_sessions_home"
+"""The key in `state_meta` that says that a database is ours."""
+
+_NEEDED = {
+    "sessions": ("id", "source", "started_at", "ended_at", "end_reason", "title", "archived"),
+    "messages": ("id", "session_id", "role", "content", "timestamp", "active"),
+}
+
+
+def open_reader(path: Path) -> tuple[Handle, bool]:
+    """Open `mode=ro`; return the handle and whether it had to be `immutable`."""
+    file = identity(path)
+    handle, immutable = _open_reader(path)
+    handle.file = file
+    return handle, immutable
+
+
+def _open_reader(path: Path) -> tuple[Handle, bool]:
+    try:
+        return _connect(file_uri(path, "mode=ro")), False
+    except driver.library().OperationalError as error:
+        if _left_over(path, error):
+            raise StorageError(
+                f"{path} was left in the middle of a change by a program that died; "
+                "start Hermes once, or change anything, which takes that back"
+            ) from error
+        if not _unwritable_mount(path) or exists(Path(f"{path}-wal")):
+            raise
+        return _connect(file_uri(path, "mode=ro&immutable=1")), True
+
+
+def _left_over(path: Path, error: Exception) -> bool:
+    """Whether a database that keeps no log has a journal that only a writer may take back."""
+    return "readonly" in str(error) and exists(Path(f"{path}-journal"))
+
+
+def finish_leftover(path: Path) -> None:
+    """Take back what a killed writer of a database without a log has left in its journal."""
+    if not exists(path) or not exists(Path(f"{path}-journal")):
+        return
+    try:
+        handle, _ = open_reader(path)
+    except StorageError:
+        handle = _connect(file_uri(path, "mode=rw"))
+    handle.connection.close()
+
+
+def open_writer(path: Path) -> Handle:
+    """Open for writing; settings of the connection only, none that stays in the file."""
+    handle = _connect(file_uri(path, "mode=rw"))
+    # Before SQLite 3.42 the triggers of Hermes may not touch its search index without this trust.
+    trust = "trusted_schema=ON"
+    for pragma in ("foreign_keys=ON", "wal_autocheckpoint=0", "synchronous=FULL", trust):
+        handle.connection.execute(f"PRAGMA {pragma}")
+    return handle
+
+
+def look_at(handle: Handle, path: Path) -> HomeKind | None:
+    """Return whose database this is, None for a file with nothing in it.
+
+    Raises:
+        Corrupt: it is no session database.
+        Unsupported: its schema is too old.
+    """
+    if handle.value("SELECT count(*) FROM sqlite_master") == 0:
+        return None
+    for table, needed in _NEEDED.items():
+        if not handle.has(table):
+            raise Corrupt(f"{path} is no session database: it has no table {table}")
+        missing = [column for column in needed if not handle.has(table, column)]
+        if missing:
+            raise Unsupported(
+                f"the schema of {path} is too old ({table} has no {missing[0]}); "
+                "open it once with Hermes 0.17 or later, which brings it up to date"
+            )
+    if not handle.has("state_meta"):
+        return "hermes"
+    mark = handle.value("SELECT value FROM state_meta WHERE key = ?", (MARK,))
+    return "hermes" if mark is None else "own"
+
+
+def create(path: Path, patience_s: float) -> HomeKind:
+    """Make a database of our own, readable by its owner alone; another process may be faster.
+
+    Return whose it is then.
+    """
+    with _creating:
+        _touch(path)
+        guard: Handle | None = None
+        handle = _connect(file_uri(path, "mode=rw"))
+        try:
+            _keep_a_log(handle, time.monotonic() + patience_s)
+            writer = Writer(lambda: handle, checkpoint="FULL", patience_s=patience_s)
+            guard, _ = open_reader(path)
+            writer.run(_write_schema)
+            return look_at(guard, path) or "own"
+        finally:
+            handle.connection.close()
+            if guard is not None:
+                guard.connection.close()
+
+
+def _keep_a_log(handle: Handle, deadline: float) -> None:
+    if handle.value("PRAGMA journal_mode") == "wal":
+        return
+    # A journal in a file, left by a kill, would have to be rolled back before anybody can read.
+    patiently(handle, "PRAGMA journal_mode=MEMORY", deadline)
+    patiently(handle, "PRAGMA journal_mode=WAL", deadline)
+
+
+def _touch(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Nobody can have a connection to a file that this call itself brings into being.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise Denied(f"{path} may not be created: {error.strerror}") from error
+
+
+def _write_schema(handle: Handle) -> None:
+    if handle.has("sessions"):
+        return
+    for name in ("schema", "index"):
+        for statement in blocks.statements(name):
+            handle.run(statement)
+    handle.run("INSERT INTO state_meta VALUES (?, ?)", (MARK, uuid.uuid4().hex))
+
+
+def _connect(uri: str) -> Handle:
+    connection = driver.connect(uri, busy_timeout_s=1.0)
+    try:
+        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.execute("PRAGMA cell_size_check=ON")
+        connection.execute("PRAGMA data_version").fetchone()
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return Handle(connection)
+
+
+def empty_handle() -> Handle:
+    """Return what a home holds before its first write."""
+    handle = Handle(driver.connect("file::memory:", busy_timeout_s=0))
+    handle.stands_in = True
+    for name in ("schema", "index"):
+        for statement in blocks.statements(name):
+            handle.run(statement)
+    return handle
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another that took its name, None where there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 -- asked before every use
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file with something in it."""
+    return size(path) > 0
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a file, 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise Denied(f"{path} may not be looked at: {error.strerror}") from error
+
+
+def _unwritable_mount(path: Path) -> bool:
+    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)

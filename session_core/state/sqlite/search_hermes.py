@@ -1,0 +1,230 @@
+"""How words are looked up in the two indexes of a Hermes home, and what those hide.
+
+Its word index has a run of Han as one word, its trigram index nothing shorter than three
+characters, and both have multi-part content and arguments of tools as ASCII-escaped JSON. So a
+short piece is looked up by the trigrams that begin with it, and an escaped one by its codes. What
+is found is a superset, to be verified on decoded text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from session_core.state import query as queries
+from session_core.state import searchable
+from session_core.state.query import And, Leaf, Node, Not, Or
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle
+
+SQL = blocks.load("search")
+
+WORDS, TRIGRAMS = "list_word_ids", "list_trigram_ids"
+
+MULTI_PART = 'content : ^ "json"'
+"""What only a row with the marker of multi-part content begins with, or one that says json."""
+
+GRAM = 3
+_CODED_ROW = '("json" OR "function")'
+"""What every row of multi-part content, and every row that calls a tool, has in the word index."""
+
+_CODE = re.compile(r"\\u([0-9a-f]{4})")
+_MOST_GRAMS = 400
+_VOCABULARY = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS temp.ms_vocabulary"
+    " USING fts5vocab(main, messages_fts_trigram, row)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A statement that lists ids, newest first, and what it is to match."""
+
+    block: str
+    match: str
+
+    def finds_any(self, handle: Handle) -> bool:
+        """Whether there is a match at all."""
+        bounds = {"match": self.match, "below": 2**62, "low": 0, "count": 1}
+        return bool(handle.value(SQL[self.block], bounds) != "[]")
+
+
+def index_end(handle: Handle) -> int:
+    """Return up to which message the word index goes, 0 where it is not there or has holes."""
+    if not handle.has("messages_fts_docsize"):
+        return 0
+    found = handle.seen.get("word_index_end")
+    if found is None:
+        end = 0 if _is_rebuilding(handle) else handle.value(SQL["get_word_index_end"])
+        found = handle.seen["word_index_end"] = end or 0
+    return int(found)
+
+
+def _is_rebuilding(handle: Handle) -> bool:
+    """Whether the index has holes that Hermes has not got to fill yet."""
+    if not handle.has("state_meta"):
+        return False
+    marks = dict(handle.values(SQL["list_marks"]))
+    if marks.get("fts_stale") not in (None, "", "0"):
+        return True
+    try:
+        high, done = (
+            int(marks.get(f"fts_rebuild_{key}") or -1) for key in ("high_water", "progress")
+        )
+    except ValueError:
+        return True
+    return high > done
+
+
+def has_trigrams(handle: Handle) -> bool:
+    """Whether there is a trigram index."""
+    return handle.has("messages_fts_trigram")
+
+
+def lacks_trigrams(handle: Handle) -> bool:
+    """Whether the trigram index leaves rows out, as in newer homes.
+
+    It has nothing there of what tools said, of arguments, and of sessions nobody talks in.
+    """
+    partial = handle.seen.get("partial_trigrams")
+    if partial is None:
+        partial = handle.seen["partial_trigrams"] = bool(handle.value(SQL["has_partial_trigrams"]))
+    return bool(partial) and handle.has("messages_fts_trigram_docsize")
+
+
+def word(leaf: Leaf) -> str | None:
+    """Return what the word index is asked for a leaf, None for what it has as one long word."""
+    if searchable.has_spaceless(leaf.text):
+        return None
+    return queries.quoted(leaf.text) + ("*" if leaf.prefix else "")
+
+
+def inner(node: Node) -> str | None:
+    """Return what the trigram index is asked for words, None if one is too short for it."""
+
+    def gram(leaf: Leaf) -> str | None:
+        return queries.quoted(leaf.text) if len(leaf.text) >= GRAM else None
+
+    return queries.expression(_without_not(node), gram)
+
+
+def lookups(handle: Handle, node: Node, *, coded: bool) -> list[Lookup]:
+    """Return lookups whose union holds every match, none where there is no such union.
+
+    Without `coded`, words that JSON hides may be missed.
+    """
+    positive = _without_not(node)
+    match = queries.expression(positive, word)
+    if match is not None:
+        hidden = _hidden(handle, positive) if coded else None
+        return [Lookup(WORDS, one) for one in (match, hidden) if one is not None]
+    if isinstance(positive, Leaf):
+        return _of_spaceless(handle, positive)
+    parts = [lookups(handle, part, coded=coded) for part in getattr(positive, "parts", ())]
+    if isinstance(positive, Or):
+        return [lookup for part in parts for lookup in part] if all(parts) else []
+    # Long pieces are rarer than short ones.
+    return max(
+        filter(None, parts), key=lambda part: min(len(one.match) for one in part), default=[]
+    )
+
+
+def of_substring(handle: Handle, needle: str) -> list[Lookup]:
+    """Return the lookups of a substring: as it is, and as JSON has it once and twice encoded."""
+    match = _trigrams(handle, needle)
+    if match is None:
+        return []
+    found = [Lookup(TRIGRAMS, match)] if match else []
+    found += [Lookup(TRIGRAMS, queries.quoted(one)) for one in _encodings(needle)]
+    escaped = _escaped_phrase(needle)
+    return [*found, Lookup(WORDS, escaped)] if escaped else found
+
+
+def _of_spaceless(handle: Handle, leaf: Leaf) -> list[Lookup]:
+    run = max(searchable.runs(leaf.text), key=len, default="")
+    if not run or not has_trigrams(handle):
+        return []
+    found = of_substring(handle, run)
+    return [*found, Lookup(WORDS, queries.quoted(run) + "*")] if found else []
+
+
+def _without_not(node: Node) -> Node:
+    if not isinstance(node, (And, Or)):
+        return node
+    parts = tuple(_without_not(part) for part in node.parts if not isinstance(part, Not))
+    return parts[0] if len(parts) == 1 else type(node)(parts)
+
+
+def _hidden(handle: Handle, node: Node) -> str | None:
+    """Return what finds words that JSON hides, None if it hides none of them."""
+    hidden: dict[Leaf, str] = {}
+    for leaf in set(queries.leaves(node)):
+        plain = word(leaf)
+        if plain is not None and Lookup(WORDS, _as_hidden(_start(leaf))).finds_any(handle):
+            hidden[leaf] = f"({plain} OR {_as_hidden(leaf)})"
+    if not hidden:
+        return None
+    match = queries.expression(node, lambda leaf: hidden.get(leaf) or word(leaf))
+    return None if match is None else f"({match} AND {_CODED_ROW})"
+
+
+def _start(leaf: Leaf) -> Leaf:
+    """Return the first word of a leaf, which is the one that JSON hides."""
+    words = leaf.words if leaf.text.isascii() else ()
+    return Leaf(words[0]) if len(words) > 1 else leaf
+
+
+def _as_hidden(leaf: Leaf) -> str:
+    """Return what the word index is asked for a leaf as JSON hides it.
+
+    A line feed or a tab before a word is `n` or `t` there, and part of the word; what is not ASCII
+    is a row of codes, with the case as it was typed.
+    """
+    if leaf.text.isascii():
+        star = "*" if leaf.prefix else ""
+        glued = (queries.quoted(f"{escape}{leaf.text}") + star for escape in "ntrbf")
+        return f"({' OR '.join(glued)})"
+    forms = [leaf.text, leaf.text.lower(), leaf.text.upper(), leaf.text.capitalize()]
+    phrases = [queries.quoted(_as_words(form)) + "*" for form in dict.fromkeys(forms)]
+    return f"({' OR '.join(phrases)})"
+
+
+def _as_words(text: str) -> str:
+    return _CODE.sub(r" u\1", json.dumps(text)[1:-1])
+
+
+def _trigrams(handle: Handle, needle: str) -> str | None:
+    """Return what the trigram index is asked for a substring.
+
+    Empty if nothing there can have it, None if it is in too many to ask.
+    """
+    if len(needle) >= GRAM:
+        return queries.quoted(needle)
+    lowered = needle.lower()
+    handle.run(_VOCABULARY)
+    found = handle.values(
+        "SELECT term FROM temp.ms_vocabulary WHERE term >= ? AND term < ? LIMIT ?",
+        (lowered, lowered + "\U0010ffff", _MOST_GRAMS),
+    )
+    if len(found) == _MOST_GRAMS:
+        return None
+    return " OR ".join(queries.quoted(term) for (term,) in found)
+
+
+def _encodings(needle: str) -> Iterator[str]:
+    """Yield a substring as JSON inside JSON has it, where that differs."""
+    once = json.dumps(needle)[1:-1]
+    twice = json.dumps(once)[1:-1]
+    for coded in dict.fromkeys((once, twice)):
+        if coded != needle:
+            yield coded
+
+
+def _escaped_phrase(text: str) -> str | None:
+    """Return what the word index is asked for an escaped piece, None if nothing is escaped."""
+    coded = json.dumps(text)[1:-1]
+    if _CODE.sub("", coded):
+        return None
+    return queries.quoted(" ".join(f"u{code}" for code in _CODE.findall(coded))) + "*"

@@ -1,0 +1,216 @@
+"""Routing rows: opaque text by scope and key, written only over what was read before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from session_core import Conflict, StateDatabase
+from tests.contract.engines import ENGINES
+
+WITHOUT = ("sqlite-hermes-16",)
+"""The engines whose homes keep their routes in a file, and whose sessions know no chats."""
+
+pytestmark = pytest.mark.parametrize(
+    "engine", [name for name in ENGINES if name not in WITHOUT], indirect=True
+)
+SCOPE = "somewhere"
+
+
+def put(db: StateDatabase, key: str, text: str = "{}", expect: str | None = None, **scope: str):
+    db.save_gateway_routing_entry(key, text, expect=expect, **({"scope": SCOPE} | scope))
+
+
+def get(db: StateDatabase, key: str) -> str | None:
+    return db.get_gateway_routing_entry(key, scope=SCOPE)
+
+
+def test_a_home_has_routes(db: StateDatabase) -> None:
+    assert db.has_routing
+
+
+def test_a_route_is_returned_as_it_was_stored(db: StateDatabase) -> None:
+    text = '{"ü": "旅行", "b" : 1}'
+    put(db, "k", text)
+    assert get(db, "k") == text
+    assert db.load_gateway_routing_entries(scope=SCOPE) == {"k": text}
+
+
+def test_an_unknown_route_is_none(db: StateDatabase) -> None:
+    assert get(db, "k") is None
+    assert db.load_gateway_routing_entries(scope=SCOPE) == {}
+    assert db.gateway_routing_scopes() == {}
+
+
+def test_a_route_is_stored_over_what_was_read(db: StateDatabase) -> None:
+    put(db, "k", "1")
+    put(db, "k", "2", expect="1")
+    assert get(db, "k") == "2"
+
+
+@pytest.mark.parametrize("expect", [None, "0", ""])
+def test_a_route_is_not_stored_over_anything_else(db: StateDatabase, expect: str | None) -> None:
+    put(db, "k", "1")
+    with pytest.raises(Conflict):
+        put(db, "k", "2", expect=expect)
+    assert get(db, "k") == "1"
+
+
+def test_a_route_that_was_deleted_is_not_stored_over(db: StateDatabase) -> None:
+    with pytest.raises(Conflict):
+        put(db, "k", "2", expect="1")
+    assert get(db, "k") is None
+
+
+def test_a_route_of_another_instance_is_seen_and_not_stored_over(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    put(db, "k", "1")
+    assert get(other, "k") == "1"
+    put(other, "k", "2", expect="1")
+    with pytest.raises(Conflict):
+        put(db, "k", "3", expect="1")
+
+
+def test_scopes_do_not_see_each_other(db: StateDatabase) -> None:
+    put(db, "k", "1")
+    put(db, "k", "2", scope="elsewhere")
+    put(db, "k", "3", scope="")
+    assert get(db, "k") == "1"
+    assert db.get_gateway_routing_entry("k") == "3"
+    db.delete_gateway_routing_entries({"k": "1"}, scope=SCOPE)
+    assert db.get_gateway_routing_entry("k", scope="elsewhere") == "2"
+
+
+def test_scopes_are_counted_and_the_one_that_was_written_last_comes_first(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    for scope, keys, at in (("old", "ab", 1.0), ("new", "a", 3.0), ("middle", "abc", 2.0)):
+        for key in keys:
+            put(db, key, scope=scope)
+        strange("UPDATE gateway_routing SET updated_at = ? WHERE scope = ?", at, scope)
+    assert list(db.gateway_routing_scopes().items()) == [("new", 1), ("middle", 3), ("old", 2)]
+
+
+def test_routes_are_deleted_that_are_as_they_were_read(db: StateDatabase) -> None:
+    for key in "abc":
+        put(db, key, "1")
+    put(db, "b", "2", expect="1")
+    removed = db.delete_gateway_routing_entries({"a": "1", "b": "1", "gone": "1"}, scope=SCOPE)
+    assert removed == ["a"]
+    assert db.load_gateway_routing_entries(scope=SCOPE) == {"b": "2", "c": "1"}
+
+
+def test_a_change_of_a_route_keeps_its_place(db: StateDatabase) -> None:
+    for key in "cab":
+        put(db, key, "1")
+    put(db, "c", "2", expect="1")
+    assert list(db.load_gateway_routing_entries(scope=SCOPE)) == ["c", "a", "b"]
+
+
+def test_routes_and_sessions_change_together_or_not_at_all(db: StateDatabase) -> None:
+    db.create_session("s1", "cli")
+    put(db, "k", "1")
+
+    def step() -> None:
+        with db.transaction():
+            put(db, "k", "2", expect="1")
+            db.end_session("s1", "session_reset")
+            put(db, "k", "3", expect="1")
+
+    with pytest.raises(Conflict):
+        step()
+    row = db.get_session("s1")
+    assert row is not None
+    assert (get(db, "k"), row["end_reason"]) == ("1", None)
+
+
+KEYS = (
+    "plain",
+    '"quoted"',
+    "back\\slash",
+    "ümlaut",
+    "旅行",
+    "🚀",
+    "tab\t",
+    "line\n",
+    "\x01",
+    "\x7f",
+)
+
+
+def test_routes_are_dumped_as_members_of_an_object(db: StateDatabase) -> None:
+    for number, key in enumerate(KEYS):
+        put(db, key, json.dumps({"number": number}))
+    put(db, "broken", "{")
+    put(db, "_note", "{}")
+    put(db, "elsewhere", "{}", scope="elsewhere")
+    members = db.dump_gateway_routing_entries(scope=SCOPE)
+    loaded: dict[str, Any] = json.loads("{" + ",".join(members) + "}")
+    assert loaded == {key: {"number": number} for number, key in enumerate(KEYS)}
+    assert list(loaded) == list(KEYS)
+
+
+def test_routes_are_dumped_without_some(db: StateDatabase) -> None:
+    for key in KEYS:
+        put(db, key)
+    members = db.dump_gateway_routing_entries(scope=SCOPE, without=[*KEYS[::2], "unknown"])
+    assert list(json.loads("{" + ",".join(members) + "}")) == list(KEYS[1::2])
+
+
+# The newest session of a chat
+
+
+def add(db: StateDatabase, session_id: str, at: float, ended: str | None = None, **fields: Any):
+    given = {"source": "telegram", "session_key": "k", "started_at": at, **fields}
+    said = given.pop("said", True)
+    db.create_session(session_id, **given)
+    if said:
+        db.append_message(session_id, "user", "x")
+    if ended:
+        db.end_session(session_id, ended)
+
+
+def find(db: StateDatabase, **peer: Any) -> str | None:
+    row = db.find_latest_session_for_peer(**({"source": "telegram", "session_key": "k"} | peer))
+    return None if row is None else row["id"]
+
+
+def test_the_session_of_a_chat_that_began_last_is_found(db: StateDatabase) -> None:
+    add(db, "newest", 30.0, "session_reset")
+    add(db, "older", 20.0)
+    add(db, "others", 40.0, session_key="another")
+    add(db, "elsewhere", 50.0, source="discord")
+    assert find(db) == "newest"
+    assert find(db, session_key="unknown") is None
+
+
+def test_a_session_without_messages_or_that_was_left_is_not_found(db: StateDatabase) -> None:
+    add(db, "older", 20.0)
+    add(db, "left", 30.0, "session_switch")
+    add(db, "empty", 40.0, said=False)
+    assert find(db) == "older"
+
+
+def test_a_chat_is_found_by_who_and_where_as_a_whole(db: StateDatabase) -> None:
+    peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
+    add(db, "s1", 1.0, session_key="an older key", **peer)
+    assert find(db, **peer) == "s1"
+    for name in peer:
+        assert find(db, **(peer | {name: "another"})) is None
+    assert find(db, **(peer | {"thread_id": None})) is None
+
+
+def test_nobody_nowhere_is_no_chat(db: StateDatabase) -> None:
+    add(db, "s1", 1.0, session_key=None)
+    assert find(db, session_key=None) is None
+    assert find(db) is None
+
+
+def test_the_key_comes_before_who_and_where(db: StateDatabase) -> None:
+    add(db, "by_key", 1.0)
+    add(db, "by_peer", 2.0, session_key="another", chat_id="42")
+    assert find(db, chat_id="42") == "by_key"

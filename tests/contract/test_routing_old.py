@@ -1,0 +1,26 @@
+"""Homes from before there was a table of routes: nothing is found there, and nothing stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core import StateDatabase, Unsupported
+from tests.contract.test_routing import WITHOUT
+
+pytestmark = pytest.mark.parametrize("engine", WITHOUT, indirect=True)
+
+
+def test_a_home_without_the_table_reads_no_routes_and_stores_none(db: StateDatabase) -> None:
+    assert not db.has_routing
+    assert db.load_gateway_routing_entries() == db.gateway_routing_scopes() == {}
+    assert db.dump_gateway_routing_entries() == []
+    assert db.get_gateway_routing_entry("k") is None
+    with pytest.raises(Unsupported):
+        db.save_gateway_routing_entry("k", "{}", expect=None)
+    with pytest.raises(Unsupported):
+        db.delete_gateway_routing_entries({"k": "1"})
+
+
+def test_sessions_that_know_no_chats_are_not_found_by_one(db: StateDatabase) -> None:
+    db.append_message("s1", "user", "x", create={"source": "telegram", "session_key": "k"})
+    assert db.find_latest_session_for_peer(source="telegram", session_key="k") is None

@@ -1,0 +1,179 @@
+"""Agents for tests of the runtime, and the world that they run in."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from session_core import Hooks, SessionDB, SessionRuntime, SessionSource, SessionStore
+from session_core.lifecycle.run import Run
+from session_core.lifecycle.runtime import Reply
+from tests.routing.chats import Clock, file_entries
+
+KEY = "agent:main:telegram:dm:42"
+HOOKS = ("on_session_start", "on_session_end", "on_session_finalize", "on_session_reset")
+
+
+def chat(chat_id: int | str = 42, **fields: Any) -> SessionSource:
+    """Return the source of a message."""
+    return SessionSource(platform="telegram", chat_id=str(chat_id), **fields)
+
+
+def echo(run: Run, message: Any) -> str:
+    """Answer what was said, and store both."""
+    run.append("user", message)
+    run.append("assistant", f"echo {message}")
+    return f"echo {message}"
+
+
+class World:
+    """A runtime with all that it stands on, and what its hooks and reports were told."""
+
+    def __init__(self, home: Path, **options: Any) -> None:
+        self.folder = home / "sessions"
+        self.db = SessionDB(home / "state.db")
+        self.clock = Clock()
+        self.reported: list[str] = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.hooks = Hooks(group=None, timeout_s=5, report=lambda what, _: self._report(what))
+        for hook in HOOKS:
+            self.hooks.add(hook, lambda _hook=hook, **given: self.told.append((_hook, given)))
+        self.store = SessionStore(
+            self.folder, config=options.pop("config", None), db=self.db, now=self.clock
+        )
+        self.agent: Callable[[Run, Any], Any] = echo
+        self.built: list[Run] = []
+        self.runtime = SessionRuntime(
+            self.store,
+            options.pop("build", self.build),
+            hooks=self.hooks,
+            report=lambda what, _: self._report(what),
+            **options,
+        )
+
+    def build(self, run: Run) -> Callable[[Run, Any], Any]:
+        """Build an agent that does what `self.agent` does by then."""
+        self.built.append(run)
+        return lambda run, message: self.agent(run, message)  # noqa: PLW0108 -- what it is by then
+
+    def say(self, message: Any = "hello", chat_id: int | str = 42, **fields: Any) -> Reply:
+        """Let a message come in."""
+        return self.runtime.handle(chat(chat_id, **fields), message)
+
+    def names(self, *hooks: str) -> list[tuple[str, str]]:
+        """Return which hooks were called for which session, all or those that are named."""
+        return [
+            (hook.removeprefix("on_session_"), given["session_id"])
+            for hook, given in self.told
+            if not hooks or hook.removeprefix("on_session_") in hooks
+        ]
+
+    @property
+    def boundaries(self) -> list[tuple[str, str]]:
+        """What was finalized and reset to."""
+        return self.names("finalize", "reset")
+
+    def ended(self, session_id: str) -> str | None:
+        """Return how a session has ended."""
+        row = self.db.get_session(session_id)
+        assert row is not None
+        return row["end_reason"]
+
+    def agree(self, key: str = KEY) -> str:
+        """Check that entry, table, file and cache are in one session, and return that."""
+        entry = self.store.get(key)
+        assert entry is not None
+        assert file_entries(self.folder)[key]["session_id"] == entry.session_id
+        cached = dict(self.runtime.cache.items()).get(key)
+        assert cached is None or cached[3] == entry.session_id
+        return entry.session_id
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.store.close()
+        self.db.close()
+
+    def _report(self, what: str) -> None:
+        self.reported.append(what)
+
+
+def rotate(run: Run, child: str) -> str:
+    """Go on in another session, as an agent does that compresses."""
+    run._db.end_session(run.session_id, "compression")
+    run._db.create_session(child, "telegram", parent_session_id=run.session_id)
+    run._db.append_message(child, "user", "a summary")
+    return child
+
+
+class Gate:
+    """An agent that waits at a gate until the test opens it."""
+
+    def __init__(self, then: Callable[[Run, Any], Any] = echo) -> None:
+        self.then = then
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self, run: Run, message: Any) -> Any:
+        """Wait, then do what is to be done."""
+        self.entered.set()
+        assert self.opened.wait(30)
+        return self.then(run, message)
+
+
+@contextmanager
+def beside(*calls: Callable[[], Any]) -> Iterator[list[Any]]:
+    """Run calls in threads while the block runs; their results or errors are there after it."""
+    results: list[Any] = [None] * len(calls)
+
+    def work(number: int) -> None:
+        try:
+            results[number] = calls[number]()
+        except BaseException as error:  # noqa: BLE001 -- the test looks at it
+            results[number] = error
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    try:
+        yield results
+    finally:
+        for thread in threads:
+            thread.join(60)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def handled(world: World, how: str, message: Any = "hello", chat_id: int | str = 42) -> Reply:
+    """Let a message come in by `handle` or by `ahandle`."""
+    if how == "handle":
+        return world.say(message, chat_id)
+
+    async def come_in() -> Reply:
+        return await world.runtime.ahandle(chat(chat_id), message)
+
+    return anyio.run(come_in)
+
+
+def as_async(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine function that does the same."""
+
+    async def call(*args: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        result = function(*args)
+        return await result if inspect.isawaitable(result) else result
+
+    return call

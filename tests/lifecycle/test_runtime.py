@@ -1,0 +1,592 @@
+"""A turn of an agent, from a message to its reply, and what is true when it returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from session_core import (
+    AgentCache,
+    Busy,
+    NotFound,
+    SessionDB,
+    SessionRuntime,
+    SessionStore,
+    current_session_id,
+    get_session_env,
+)
+from session_core.lifecycle.run import Run
+from session_core.settings import GatewayConfig, SessionResetPolicy
+from tests.lifecycle.runtimes import (
+    KEY,
+    Gate,
+    World,
+    as_async,
+    beside,
+    chat,
+    echo,
+    handled,
+    rotate,
+)
+from tests.routing.chats import count_writes, written
+
+IDLE = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=60))
+
+
+@pytest.fixture
+def world(home_path: Path) -> Iterator[World]:
+    world = World(home_path)
+    yield world
+    world.close()
+
+
+# What a runtime stands on
+
+
+def test_an_empty_cache_that_was_given_is_used(world: World) -> None:
+    cache: AgentCache[Any] = AgentCache(world.db)
+    runtime = SessionRuntime(world.store, world.build, cache=cache)
+    runtime.handle(chat(), "hello")
+    assert len(cache) == 1
+
+
+def test_a_runtime_without_a_state_database_says_so(home_path: Path) -> None:
+    with pytest.raises(NotFound):
+        SessionRuntime(SessionStore(home_path), echo)
+
+
+def test_a_store_in_a_file_may_have_its_state_database_beside_it(
+    home_path: Path, tmp_path: Path
+) -> None:
+    with SessionDB(home_path / "state.db") as db, SessionStore(tmp_path / "sessions") as store:
+        runtime = SessionRuntime(store, lambda _: echo, db=db)
+        reply = runtime.handle(chat(), "hello")
+        assert db.message_count(reply.session_id) == 2
+
+
+def test_the_hooks_of_the_store_are_those_of_the_runtime(world: World) -> None:
+    assert SessionRuntime(world.store, world.build).hooks is world.hooks
+
+
+# One turn, in each manner
+
+
+@pytest.mark.parametrize("how", ["handle", "ahandle"])
+@pytest.mark.parametrize("agent", [echo, as_async(echo)], ids=["sync", "async"])
+@pytest.mark.parametrize("build_async", [False, True], ids=["built", "built async"])
+def test_a_message_is_answered(
+    home_path: Path, how: str, agent: Callable[..., Any], build_async: bool
+) -> None:
+    def build(_: Run) -> Any:
+        return agent
+
+    world = World(home_path, build=as_async(build) if build_async else build)
+    reply = handled(world, how)
+    assert (reply.text, reply.session_key, reply.superseded, reply.failed) == (
+        "echo hello",
+        KEY,
+        False,
+        False,
+    )
+    assert reply.session_id == world.agree()
+    contents = [row["content"] for row in world.db.get_messages(reply.session_id)]
+    assert contents == ["hello", "echo hello"]
+    world.close()
+
+
+def test_an_agent_is_kept_for_the_next_turn(world: World) -> None:
+    for _ in range(3):
+        world.say()
+    assert len(world.built) == 1
+
+
+def test_an_agent_that_counts_as_nothing_is_kept_too(home_path: Path) -> None:
+    class Empty:
+        def __len__(self) -> int:
+            return 0
+
+        def __call__(self, run: Run, message: Any) -> str:
+            return echo(run, message)
+
+    built = []
+    world = World(home_path, build=lambda _: built.append(Empty()) or built[-1])
+    assert [world.say().text for _ in range(2)] == ["echo hello"] * 2
+    assert len(built) == 1
+    world.close()
+
+
+def test_an_agent_is_built_anew_where_somebody_else_wrote(world: World, home_path: Path) -> None:
+    session_id = world.say().session_id
+    with SessionDB(home_path / "state.db") as other:
+        other.append_message(session_id, "user", "from elsewhere")
+    world.say()
+    assert len(world.built) == 2
+
+
+def test_an_agent_is_built_anew_for_another_signature(home_path: Path) -> None:
+    models = iter(["a", "a", "b"])
+    world = World(home_path, signature=lambda _: next(models))
+    for _ in range(3):
+        world.say()
+    assert len(world.built) == 2
+    world.close()
+
+
+def test_an_agent_reads_what_was_said_before(world: World) -> None:
+    world.say("first")
+    world.agent = lambda run, _: str(len(run.history()))
+    assert world.say().text == "2"
+
+
+def test_what_is_appended_at_once_is_noted_too(world: World) -> None:
+    def agent(run: Run, message: Any) -> str:
+        run.append_many([{"role": "user", "content": message}, {"role": "assistant"}])
+        return "done"
+
+    world.agent = agent
+    for _ in range(2):
+        world.say()
+    assert len(world.built) == 1
+
+
+def test_an_agent_that_raises_leaves_everything_usable(world: World) -> None:
+    def broken(run: Run, _: Any) -> str:
+        run.append("user", "half")
+        raise RuntimeError("broken")
+
+    world.agent = broken
+    with pytest.raises(RuntimeError, match="broken"):
+        world.say()
+    assert world.runtime.running == []
+    assert [given["completed"] for hook, given in world.told if hook == "on_session_end"] == [False]
+    world.agent = echo
+    assert world.say().text == "echo hello"
+    assert len(world.built) == 1
+
+
+def test_a_factory_that_raises_is_asked_again(home_path: Path) -> None:
+    tries = []
+
+    def build(_: Run) -> Any:
+        tries.append(1)
+        if len(tries) == 1:
+            raise RuntimeError("not yet")
+        return echo
+
+    world = World(home_path, build=build)
+    with pytest.raises(RuntimeError, match="not yet"):
+        world.say()
+    assert world.say().text == "echo hello"
+    world.close()
+
+
+def test_a_loop_goes_on_while_a_sync_agent_works(world: World) -> None:
+    gate = Gate()
+    world.agent = gate
+
+    async def both() -> str:
+        replies = []
+        async with anyio.create_task_group() as group:
+
+            async def turn() -> None:
+                replies.append(await world.runtime.ahandle(chat(), "hello"))
+
+            group.start_soon(turn)
+            while not gate.entered.is_set():  # noqa: ASYNC110 -- it is said in a thread
+                await anyio.sleep(0.001)
+            gate.opened.set()
+        return replies[0].text
+
+    assert anyio.run(both) == "echo hello"
+
+
+def test_a_turn_that_is_cancelled_is_at_work_no_more(world: World) -> None:
+    started = anyio.Event
+
+    async def cut() -> None:
+        event = started()
+
+        async def agent(_run: Run, _message: Any) -> None:
+            event.set()
+            await anyio.sleep_forever()
+
+        world.agent = agent
+        async with anyio.create_task_group() as group:
+            group.start_soon(world.runtime.ahandle, chat(), "hello")
+            await event.wait()
+            group.cancel_scope.cancel()
+
+    anyio.run(cut)
+    assert world.runtime.running == []
+
+
+# Lazily
+
+
+def test_nothing_is_stored_before_the_first_append(world: World) -> None:
+    seen = []
+
+    def agent(run: Run, message: Any) -> str:
+        seen.append(world.db.get_session(run.session_id))
+        return echo(run, message)
+
+    world.agent = agent
+    reply = world.say(user_id="7", chat_name="Ann")
+    assert seen == [None]
+    row = world.db.get_session(reply.session_id)
+    assert row is not None
+    names = ("source", "session_key", "chat_id", "user_id", "display_name")
+    assert [row[name] for name in names] == ["telegram", KEY, "42", "7", "Ann"]
+
+
+def test_an_agent_that_never_appends_stores_no_session(world: World) -> None:
+    world.agent = lambda *_: "just talk"
+    ids = {world.say().session_id for _ in range(3)}
+    assert len(ids) == 1
+    assert world.db.get_session(ids.pop()) is None
+    assert world.names("start") == [("start", world.agree())]
+
+
+# The current session
+
+
+@pytest.mark.parametrize("how", ["handle", "ahandle"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_inside_a_turn_its_session_is_the_current_one(
+    world: World, how: str, is_async: bool
+) -> None:
+    seen: list[Any] = []
+
+    def agent(run: Run, _: Any) -> str:
+        seen.append(
+            (
+                current_session_id() == run.session_id == os.environ["HERMES_SESSION_ID"],
+                get_session_env("HERMES_SESSION_KEY"),
+                get_session_env("HERMES_SESSION_PLATFORM"),
+                run.child_env()["HERMES_SESSION_CHAT_ID"],
+            )
+        )
+        return "ok"
+
+    world.agent = as_async(agent) if is_async else agent
+    handled(world, how)
+    assert seen == [(True, KEY, "telegram", "42")]
+    assert get_session_env("HERMES_SESSION_KEY") == ""
+
+
+def test_the_context_is_that_of_the_message_and_not_of_the_first(world: World) -> None:
+    seen = []
+    names = ("HERMES_SESSION_USER_ID", "HERMES_SESSION_USER_NAME", "HERMES_SESSION_MESSAGE_ID")
+    world.agent = lambda *_: seen.append([get_session_env(name) for name in names]) or "ok"
+    group = {"chat_type": "group", "thread_id": "5"}
+    world.say(**group, user_id="1", user_name="Ann", message_id="m1")
+    world.say(**group, user_id="2", user_name="Bob", message_id="m2")
+    assert seen == [["1", "Ann", "m1"], ["2", "Bob", "m2"]]
+
+
+# Rotation
+
+
+@pytest.mark.parametrize("how", ["handle", "ahandle"])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("by", ["result", "follow"])
+def test_a_rotated_session_is_followed_everywhere_before_the_turn_returns(
+    world: World, how: str, is_async: bool, by: str
+) -> None:
+    seen = []
+
+    def agent(run: Run, message: Any) -> Any:
+        run.append("user", message)
+        child = rotate(run, "child")
+        if by == "follow":
+            run.follow(child)
+            seen.append(current_session_id() == child)
+            run.append("assistant", "there")
+            return "done"
+        return {"final_response": "done", "session_id": child, "api_calls": 1}
+
+    world.hooks.add("on_session_end", lambda session_id: seen.append(str(session_id)))
+    world.hooks.add("on_session_end", lambda: seen.append(current_session_id()))
+    world.agent = as_async(agent) if is_async else agent
+    reply = handled(world, how)
+    assert reply.session_id == world.agree() == "child"
+    assert seen == ([True] if by == "follow" else []) + ["child", "child"]
+    assert os.environ["HERMES_SESSION_ID"] == "child"
+    row = world.db.get_session("child")
+    assert row is not None
+    assert (row["session_key"], row["chat_id"]) == (KEY, "42")
+    assert world.boundaries == []
+
+
+def test_the_agent_is_kept_over_a_rotation(world: World) -> None:
+    world.say()
+    world.agent = lambda run, _: {"session_id": rotate(run, "child"), "final_response": "x"}
+    world.say()
+    world.agent = echo
+    assert world.say().session_id == "child"
+    assert len(world.built) == 1
+
+
+def test_an_unchanged_id_writes_one_row_for_the_turn_and_nothing_else(world: World) -> None:
+    world.say()
+    count_writes(world.db)
+    world.agent = lambda run, _: {"session_id": run.session_id, "final_response": "x"}
+    world.say()
+    assert written(world.db) == []
+    world.clock.advance(seconds=1)
+    world.say()
+    assert written(world.db) == [("UPDATE", KEY)]
+
+
+def test_the_end_of_a_turn_is_noted(world: World) -> None:
+    world.runtime.store.config = IDLE
+
+    def agent(run: Run, _: Any) -> Any:
+        world.clock.advance(minutes=5)
+        return {"final_response": "x", "last_prompt_tokens": 123}
+
+    world.agent = agent
+    world.say()
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert (entry.last_prompt_tokens, entry.updated_at) == (123, world.clock.time)
+
+
+def test_what_began_a_session_is_told_to_one_turn(world: World) -> None:
+    world.say()
+    world.store.suspend_session(KEY)
+    seen = []
+    world.agent = lambda run, _: seen.append(run.entry.auto_reset_reason) or "ok"
+    for _ in range(2):
+        world.say()
+    assert seen == ["suspended", None]
+
+
+# Superseded
+
+
+def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World) -> None:
+    gate = Gate(lambda run, _: {"final_response": "late", "session_id": rotate(run, "child")})
+    world.say()
+    first = world.agree()
+    world.agent = gate
+    with beside(world.say) as replies:
+        gate.entered.wait(30)
+        world.agent = lambda *_: "quick"
+        quick = world.say()
+        gate.opened.set()
+    late = replies[0]
+    assert (quick.text, quick.superseded) == ("quick", False)
+    assert (late.text, late.superseded) == ("late", True)
+    assert world.store.peek_session_id(KEY) == first
+
+
+@pytest.mark.parametrize("verb", ["runtime", "store"])
+def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, verb: str) -> None:
+    gate = Gate(
+        lambda run, _: {
+            "final_response": "late",
+            "session_id": rotate(run, "child"),
+            "last_prompt_tokens": 99,
+            "compression_exhausted": True,
+        }
+    )
+    world.say()
+    world.agent = gate
+    with beside(world.say) as replies:
+        gate.entered.wait(30)
+        if verb == "runtime":
+            world.runtime.reset(KEY)
+        else:
+            world.store.reset_session(KEY)
+        new = world.store.get(KEY)
+        gate.opened.set()
+    assert (replies[0].text, replies[0].superseded) == ("late", True)
+    assert world.store.get(KEY) == new
+    assert len(world.names("reset")) == 1
+
+
+def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: World) -> None:
+    def agent(run: Run, _: Any) -> str:
+        world.store.reset_session(KEY)
+        run.follow("child")
+        run.append("assistant", "still here")
+        return run.session_id
+
+    world.agent = agent
+    reply = world.say()
+    assert (reply.text, reply.superseded) == ("child", True)
+    assert world.store.peek_session_id(KEY) != "child"
+
+
+def test_a_write_back_that_fails_is_reported_and_costs_no_reply(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: Any, **__: Any) -> None:
+        raise Busy("the write lock is held")
+
+    monkeypatch.setattr(world.store, "end_turn", busy)
+    assert world.say().text == "echo hello"
+    assert any("not stored" in what for what in world.reported)
+
+
+# Interruptions
+
+
+@pytest.mark.parametrize(
+    ("result", "pending"),
+    [
+        ({"final_response": "x"}, False),
+        ({"failed": True, "error": "x"}, True),
+        ({"final_response": "x", "partial": True}, True),
+        ({"interrupted": True, "api_calls": 1}, True),
+    ],
+)
+def test_only_a_turn_that_succeeds_makes_an_interruption_good(
+    world: World, result: dict[str, Any], pending: bool
+) -> None:
+    world.say()
+    world.store.mark_resume_pending(KEY)
+    world.agent = lambda *_: result
+    world.say()
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert entry.resume_pending is pending
+
+
+# Titles
+
+
+def test_a_title_is_set_at_once_where_the_session_is_there(world: World) -> None:
+    session_id = world.say().session_id
+    world.runtime.set_title(KEY, "Trip")
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+def test_a_title_waits_for_the_first_turn_that_succeeds(world: World) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    world.agent = lambda run, _: run.append("user", "x") and {"failed": True, "error": "e"}
+    session_id = world.say().session_id
+    assert world.db.get_session_title(session_id) is None
+    world.agent = echo
+    world.say()
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+def test_a_title_waits_while_there_is_no_row(world: World) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    world.agent = lambda *_: "just talk"
+    world.say()
+    world.agent = echo
+    session_id = world.say().session_id
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+@pytest.mark.parametrize("title", ["taken", "x" * 101])
+def test_a_title_that_is_refused_is_dropped_and_reported(world: World, title: str) -> None:
+    world.db.create_session("other", "cli")
+    world.db.set_session_title("other", "taken")
+    world.runtime.set_title(KEY, title)
+    session_id = world.say().session_id
+    world.db.set_session_title("other", None)
+    world.say()
+    assert world.db.get_session_title(session_id) is None
+    assert len([what for what in world.reported if "refused" in what]) == 1
+
+
+def test_a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    with monkeypatch.context() as patch:
+
+        def busy(*_: Any) -> bool:
+            raise Busy("the write lock is held")
+
+        patch.setattr(world.db, "set_session_title", busy)
+        session_id = world.say().session_id
+    assert world.db.get_session_title(session_id) is None
+    world.say()
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+@pytest.mark.parametrize("verb", ["reset", "switch", "finalize"])
+def test_a_title_does_not_go_over_to_another_session(world: World, verb: str) -> None:
+    world.agent = lambda *_: "just talk"
+    world.say()
+    world.runtime.set_title(KEY, "Trip")
+    world.db.create_session("other", "cli")
+    arguments = ["other"] if verb == "switch" else []
+    getattr(world.runtime, verb)(KEY, *arguments)
+    world.agent = echo
+    assert world.db.get_session_title(world.say().session_id) is None
+
+
+def test_a_title_goes_with_a_rotation(world: World) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    world.agent = lambda run, _: {
+        "final_response": "x",
+        "session_id": rotate(run, "child") if run.append("user", "x") else None,
+    }
+    world.say()
+    assert world.db.get_session_title("child") == "Trip"
+
+
+# Empty results
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        ({"final_response": "said", "failed": True}, "said"),
+        ({"failed": True, "error": "maximum context length exceeded"}, "/compact"),
+        ({"failed": True, "error": "upstream said 503"}, "upstream said 503"),
+        ({"interrupted": True, "api_calls": 0}, "Send it again"),
+        ({"interrupted": True, "api_calls": 2}, ""),
+        ({"api_calls": 2, "partial": True, "error": "stopped here"}, "stopped here"),
+        ({"api_calls": 2}, "no answer came"),
+        ({"api_calls": 0}, "not processed"),
+        ({"api_calls": 0, "partial": True}, ""),
+        (None, "no answer came"),
+        ("", "no answer came"),
+    ],
+)
+def test_an_empty_result_becomes_what_a_person_can_act_on(
+    world: World, result: Any, says: str
+) -> None:
+    world.agent = lambda *_: result
+    text = world.say().text
+    assert text == says if says in {"", "said"} else says in text
+
+
+@pytest.mark.parametrize(("said", "advises"), [(50, False), (51, True)])
+def test_a_refusal_of_a_long_history_is_taken_for_one_of_its_size(
+    world: World, said: int, advises: bool
+) -> None:
+    def agent(run: Run, _: Any) -> Any:
+        run.append_many([{"role": "user", "content": "x"}] * said)
+        return {"failed": True, "error": "Error code: 400"}
+
+    world.agent = agent
+    reply = world.say()
+    assert reply.failed
+    assert ("/compact" in reply.text) is advises
+
+
+def test_a_session_that_can_be_compressed_no_further_is_reset(world: World) -> None:
+    world.agent = lambda run, message: {
+        "final_response": echo(run, message),
+        "compression_exhausted": True,
+    }
+    reply = world.say()
+    assert (reply.text, reply.superseded) == ("echo hello", False)
+    new = world.store.get(KEY)
+    assert new is not None
+    assert new.is_fresh_reset
+    assert world.boundaries == [("finalize", reply.session_id), ("reset", new.session_id)]
+    assert world.ended(reply.session_id) == "session_reset"

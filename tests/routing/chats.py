@@ -1,0 +1,100 @@
+"""Chats, messages and copies of routes, as tests say them in one line."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from session_core import SessionDB, SessionEntry, SessionSource, SessionStore
+from tests.homes import connect
+
+KEY = "agent:main:telegram:dm:42"
+"""The key of `chat()`."""
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 3, 10, 12)  # noqa: DTZ001 -- local, as stored
+
+    def __call__(self) -> datetime:
+        """Return the time that the test has set."""
+        return self.time
+
+    def advance(self, **duration: float) -> None:
+        """Let some time pass."""
+        self.time += timedelta(**duration)
+
+
+def chat(chat_id: int | str = 42, **fields: Any) -> SessionSource:
+    """Return the source of a message."""
+    return SessionSource(platform="telegram", chat_id=str(chat_id), **fields)
+
+
+def say(store: SessionStore, db: SessionDB, entry: SessionEntry, text: str = "hello") -> None:
+    """Append a message to the session of a chat."""
+    fields = store.session_fields(entry)
+    db.append_message(entry.session_id, "user", text, create=fields)
+
+
+def stored(session_id: str = "s1", key: str = KEY, **fields: Any) -> dict[str, Any]:
+    """Return an entry as it is stored."""
+    at = datetime(2026, 3, 10, 11)  # noqa: DTZ001 -- local, as stored
+    entry = SessionEntry(session_key=key, session_id=session_id, created_at=at, updated_at=at)
+    return entry.to_dict() | fields
+
+
+def write_file(folder: Path, members: Any) -> Path:
+    """Write sessions.json as another program does: an object, or text, or bytes."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "sessions.json"
+    text = members if isinstance(members, (str, bytes)) else json.dumps(members)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def read_file(folder: Path) -> dict[str, Any]:
+    """Return what is in sessions.json."""
+    found: dict[str, Any] = json.loads((folder / "sessions.json").read_bytes())
+    return found
+
+
+def file_entries(folder: Path) -> dict[str, Any]:
+    """Return the entries in sessions.json."""
+    return {key: value for key, value in read_file(folder).items() if not key.startswith("_")}
+
+
+def rows(db: SessionDB, folder: Path) -> dict[str, Any]:
+    """Return the entries in the table."""
+    found = db.load_gateway_routing_entries(scope=str(folder.resolve()))
+    return {key: json.loads(text) for key, text in found.items()}
+
+
+def put_row(db: SessionDB, folder: Path, entry: dict[str, Any] | str, key: str = KEY) -> None:
+    """Store a row as another process does."""
+    text = entry if isinstance(entry, str) else json.dumps(entry)
+    scope = str(folder.resolve())
+    before = db.get_gateway_routing_entry(key, scope=scope)
+    db.save_gateway_routing_entry(key, text, scope=scope, expect=before)
+
+
+def count_writes(db: SessionDB) -> None:
+    """From now on note which rows of the table are written, by triggers."""
+    with connect(db.path) as connection:
+        connection.execute("CREATE TABLE written (verb, key)")
+        for verb, row in (("INSERT", "new"), ("UPDATE", "new"), ("DELETE", "old")):
+            connection.execute(
+                f"CREATE TRIGGER note_{verb} AFTER {verb} ON gateway_routing "  # noqa: S608 -- both are known
+                f"BEGIN INSERT INTO written VALUES ('{verb}', {row}.session_key); END"
+            )
+
+
+def written(db: SessionDB) -> list[tuple[str, str]]:
+    """Return which rows were written since, and forget them."""
+    with connect(db.path) as connection:
+        found = connection.execute("SELECT verb, key FROM written ORDER BY rowid").fetchall()
+        connection.execute("DELETE FROM written")
+    return found

@@ -1,0 +1,329 @@
+"""Threads and processes at once on one store: one session a chat, no entry lost, no torn file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB, SessionStore
+from tests.routing.chats import KEY, chat, file_entries, put_row, rows, stored
+
+THREADS = 32
+PROCESSES = 4
+SHARED = "agent:main:telegram:dm:shared"
+
+
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """Run calls at the same moment; return what each returned or raised."""
+    barrier = threading.Barrier(len(calls))
+    results: list[Any] = [None] * len(calls)
+
+    def work(number: int) -> None:
+        barrier.wait()
+        try:
+            results[number] = calls[number]()
+        except BaseException as error:  # noqa: BLE001 -- the test looks at it
+            results[number] = error
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    errors = [result for result in results if isinstance(result, BaseException)]
+    assert errors == []
+    return results
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[list[int]]:
+    """Parse a file in a loop while the block runs; it must be whole each time."""
+    ended = threading.Event()
+    reads: list[int] = []
+    torn: list[bytes] = []
+
+    def work() -> None:
+        while not ended.is_set():
+            try:
+                found = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            try:
+                reads.append(len(json.loads(found)))
+            except ValueError:
+                torn.append(found)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield reads
+    finally:
+        ended.set()
+        thread.join()
+    assert torn == []
+
+
+@contextmanager
+def processes(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]]:
+    """Start workers, let them go together, and gather what they said."""
+    command = [sys.executable, "-m", "tests.routing.worker", verb, str(home)]
+    root = Path(__file__).parents[2]
+    workers = [
+        subprocess.Popen(
+            [*command, str(number), "db" if with_db else "file"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=root,
+        )
+        for number in range(PROCESSES)
+    ]
+    said: list[Any] = []
+    try:
+        for worker in workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "up\n"
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write("go\n")
+            worker.stdin.flush()
+        yield said
+        for worker in workers:
+            out, _ = worker.communicate(timeout=100)
+            assert worker.returncode == 0
+            said.append(json.loads(out))
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+
+
+# Threads
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_threads_that_arrive_in_one_chat_find_one_session(
+    make: Any, db: SessionDB, with_db: bool
+) -> None:
+    made: list[Any] = []
+    store = make(db if with_db else None, new_id=lambda _: made.append(1) or f"s{len(made)}")
+    entries = at_once(*[lambda: store.get_or_create_session(chat())] * THREADS)
+    assert {entry.session_id for entry in entries} == {"s1"}
+    assert len(made) == 1
+    assert store._flights._locks == {}
+
+
+def test_stores_of_several_owners_find_one_session_too(make: Any, db: SessionDB) -> None:
+    stores = [make(db) for _ in range(8)]
+    entries = at_once(
+        *(lambda store=store: store.get_or_create_session(chat()) for store in stores)
+    )
+    assert len({entry.session_id for entry in entries}) == 1
+
+
+def test_a_chat_that_is_decided_keeps_no_other_waiting(store: SessionStore) -> None:
+    """What a decision asks of the application may take its time."""
+    entered, opened = threading.Event(), threading.Event()
+
+    def hang(entry: Any) -> bool:
+        entered.set()
+        return opened.wait(30)
+
+    store.get_or_create_session(chat())
+    thread = threading.Thread(target=store._change, args=(KEY, hang))
+    thread.start()
+    entered.wait(30)
+    assert store.get_or_create_session(chat(43)).session_key != KEY
+    assert store.get(KEY) is not None
+    opened.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_threads_in_many_chats_lose_no_entry(
+    make: Any, db: SessionDB, folder: Path, with_db: bool
+) -> None:
+    store = make(db if with_db else None)
+    folder.mkdir()
+
+    def work(number: int) -> None:
+        for turn in range(4):
+            key = store.get_or_create_session(chat(f"{number}_{turn}")).session_key
+            store.update_session(key, number)
+            store.get_or_create_session(chat("shared"))
+
+    with reading(folder / "sessions.json") as reads:
+        at_once(*(lambda number=number: work(number) for number in range(THREADS // 2)))
+    store.close()
+    entries = file_entries(folder)
+    assert len(entries) == THREADS // 2 * 4 + 1
+    assert not with_db or entries == rows(db, folder)
+    assert reads
+
+
+def test_every_change_of_one_entry_by_threads_is_kept(store: SessionStore) -> None:
+    store.get_or_create_session(chat())
+
+    def count(entry: Any) -> bool:
+        entry.total_tokens += 1
+        return True
+
+    at_once(*[lambda: store._change(KEY, count)] * THREADS)
+    entry = store.get(KEY)
+    assert entry is not None
+    assert entry.total_tokens == THREADS
+
+
+def test_every_change_of_one_entry_by_several_owners_is_kept(
+    make: Any, db: SessionDB, home_path: Path
+) -> None:
+    databases = [SessionDB(home_path / "state.db") for _ in range(4)]
+    stores = [make(database) for database in databases]
+    stores[0].get_or_create_session(chat())
+
+    def count(entry: Any) -> bool:
+        entry.total_tokens += 1
+        return True
+
+    at_once(*(lambda store=store: store._change(KEY, count) for store in stores * 8))
+    entry = stores[0].get(KEY)
+    assert entry is not None
+    assert entry.total_tokens == 32
+    for store in stores:
+        store.close()
+    for database in databases:
+        database.close()
+
+
+def test_threads_that_add_remove_and_reset_leave_two_equal_copies(
+    store: SessionStore, db: SessionDB, folder: Path
+) -> None:
+    for number in range(16):
+        store.get_or_create_session(chat(number))
+
+    def key(number: int) -> str:
+        return f"agent:main:telegram:dm:{number}"
+
+    def remove(number: int) -> None:
+        entry = store.get(key(number))
+        if entry is not None:
+            store.remove({key(number): entry})
+
+    at_once(
+        *(lambda number=number: remove(number) for number in range(8)),
+        *(lambda number=number: store.reset_session(key(number)) for number in range(4, 12)),
+        *(lambda number=number: store.suspend_session(key(number)) for number in range(8, 16)),
+        *(
+            lambda number=number: store.get_or_create_session(chat(number))
+            for number in range(16, 24)
+        ),
+    )
+    store.close()
+    assert file_entries(folder) == rows(db, folder)
+    assert {key(number) for number in range(8, 24)} <= set(rows(db, folder))
+    assert not {key(number) for number in range(4)} & set(rows(db, folder))
+
+
+def test_a_mirror_of_an_older_moment_takes_the_place_of_no_newer(
+    make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two owners, as two processes have one each: the slow one has read, then the other writes."""
+    slow, quick = make(db), make(db)
+    slow.get_or_create_session(chat())
+    read, opened = threading.Event(), threading.Event()
+    write = slow._copies._mirror.write
+
+    def write_late(members: Any, **options: Any) -> None:
+        found = list(members)
+        read.set()
+        assert opened.wait(30)
+        write(found, **options)
+
+    monkeypatch.setattr(slow._copies._mirror, "write", write_late)
+    threads = [
+        threading.Thread(target=slow.reset_session, args=(KEY,)),
+        threading.Thread(target=quick.get_or_create_session, args=(chat("quick"),)),
+    ]
+    threads[0].start()
+    assert read.wait(30)
+    threads[1].start()
+    threads[1].join(0.2)  # it has to wait for the other; where it does not, this is time enough
+    opened.set()
+    for thread in threads:
+        thread.join()
+    assert file_entries(folder) == rows(db, folder)
+
+
+def test_threads_that_settle_at_once_import_each_entry_once(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    members = {f"agent:main:telegram:dm:{n}": stored(f"s{n}") for n in range(50)}
+    folder.mkdir()
+    (folder / "sessions.json").write_text(json.dumps(members))
+    stores = [make(db) for _ in range(8)]
+    at_once(*(lambda s=s, n=n: s.get_or_create_session(chat(n)) for n, s in enumerate(stores)))
+    found = rows(db, folder)
+    assert {key: entry["session_id"] for key, entry in found.items()} == {
+        key: entry["session_id"] for key, entry in members.items()
+    }
+
+
+def test_resets_of_one_chat_by_threads_come_one_after_another(
+    store: SessionStore, db: SessionDB
+) -> None:
+    store.get_or_create_session(chat())
+    entries = at_once(*[lambda: store.reset_session(KEY)] * 16)
+    assert len({entry.session_id for entry in entries}) == 16
+    assert store.peek_session_id(KEY) in {entry.session_id for entry in entries}
+
+
+# Processes
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_processes_at_once_find_one_session_and_lose_no_entry(
+    db: SessionDB, home_path: Path, folder: Path, with_db: bool
+) -> None:
+    with reading(folder / "sessions.json"), processes("arrive", home_path, with_db=with_db) as said:
+        pass
+    assert len(set(said)) == 1
+    entries = file_entries(folder)
+    assert entries[SHARED]["session_id"] == said[0]
+    assert len(entries) == PROCESSES * 15 + 1
+    assert not with_db or entries == rows(db, folder)
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_what_one_process_removes_no_other_brings_back(
+    db: SessionDB, home_path: Path, folder: Path, with_db: bool
+) -> None:
+    with processes("remove", home_path, with_db=with_db):
+        pass
+    left = {
+        f"agent:main:telegram:dm:{n}_{turn}" for n in range(PROCESSES) for turn in range(0, 15, 2)
+    }
+    entries = file_entries(folder)
+    assert set(entries) == left
+    assert not with_db or entries == rows(db, folder)
+
+
+def test_a_process_that_was_there_before_sees_what_others_do(
+    make: Any, db: SessionDB, home_path: Path, folder: Path
+) -> None:
+    put_row(db, folder, stored("s1", SHARED), SHARED)
+    store = make(db)
+    assert store.peek_session_id(SHARED) == "s1"
+    with processes("arrive", home_path, with_db=True):
+        pass
+    assert len(store.entries()) == PROCESSES * 15 + 1
+    entry = store.get(SHARED)
+    assert entry is not None
+    assert (entry.session_id, entry.last_prompt_tokens) == ("s1", 14)

@@ -1,0 +1,214 @@
+"""Old entries are dropped by their last activity, and by nothing else."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB, SessionStore
+from session_core.settings import GatewayConfig
+from tests.routing.chats import (
+    KEY,
+    Clock,
+    chat,
+    count_writes,
+    file_entries,
+    put_row,
+    rows,
+    say,
+    stored,
+    write_file,
+    written,
+)
+
+
+def of(name: str) -> str:
+    return f"agent:main:telegram:dm:{name}"
+
+
+@pytest.fixture
+def filled(any_store: SessionStore, clock: Clock) -> SessionStore:
+    """A store with a chat that is 100 days old, one of 10 days, one of today."""
+    for name, days in (("old", 90), ("recent", 10), ("new", 0)):
+        any_store.get_or_create_session(chat(name))
+        clock.advance(days=days)
+    return any_store
+
+
+def test_what_was_not_used_for_so_long_is_removed(filled: SessionStore) -> None:
+    assert filled.prune_old_entries(90) == 1
+    assert list(filled.entries()) == [of("recent"), of("new")]
+
+
+@pytest.mark.parametrize("days", [None, 0, -1, -90])
+def test_no_days_remove_nothing(filled: SessionStore, days: int | None) -> None:
+    assert filled.prune_old_entries(days) == 0
+    assert len(filled.entries()) == 3
+
+
+def test_the_last_use_counts_and_not_the_beginning(filled: SessionStore) -> None:
+    filled.update_session(of("old"))
+    assert filled.prune_old_entries(5) == 1
+    assert list(filled.entries()) == [of("old"), of("new")]
+
+
+def test_exactly_so_many_days_is_not_too_old(any_store: SessionStore, clock: Clock) -> None:
+    any_store.get_or_create_session(chat())
+    clock.advance(days=30)
+    assert any_store.prune_old_entries(30) == 0
+    clock.advance(microseconds=1)
+    assert any_store.prune_old_entries(30) == 1
+
+
+def test_a_suspended_chat_stays(filled: SessionStore) -> None:
+    filled.suspend_session(of("old"))
+    assert filled.prune_old_entries(90) == 0
+
+
+@pytest.mark.parametrize("answer", [True, None])
+def test_a_chat_with_a_process_at_work_stays_and_is_asked_for_by_its_key(
+    make: Any, db: SessionDB, clock: Clock, answer: bool | None
+) -> None:
+    asked = []
+
+    def is_active(key: str) -> bool:
+        asked.append(key)
+        if answer is None:
+            raise OSError
+        return answer and key == of("busy")
+
+    store = make(db, has_active_processes_fn=is_active)
+    for name in ("busy", "idle"):
+        store.get_or_create_session(chat(name))
+    clock.advance(days=30)
+    asked.clear()
+    removed = store.prune_old_entries(5)
+    assert sorted(asked) == [of("busy"), of("idle")]
+    left = [of("busy"), of("idle")] if answer is None else [of("busy")]
+    assert (removed, list(store.entries())) == (2 - len(left), left)
+
+
+def test_only_what_is_old_is_asked_for(make: Any, db: SessionDB) -> None:
+    asked: list[str] = []
+    store = make(db, has_active_processes_fn=lambda key: bool(asked.append(key)))
+    store.get_or_create_session(chat())
+    asked.clear()
+    store.prune_old_entries(5)
+    assert asked == []
+
+
+def test_nothing_is_written_where_nothing_is_removed(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    store = make(db)
+    store.get_or_create_session(chat())
+    count_writes(db)
+    before = (folder / "sessions.json").stat()
+    assert store.prune_old_entries(5) == 0
+    after = (folder / "sessions.json").stat()
+    assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
+    assert written(db) == []
+
+
+def test_a_file_alone_is_not_written_where_nothing_is_removed(make: Any, folder: Path) -> None:
+    store = make()
+    store.get_or_create_session(chat())
+    before = (folder / "sessions.json").stat()
+    assert store.prune_old_entries(5) == 0
+    assert (folder / "sessions.json").stat().st_ino == before.st_ino
+
+
+def test_one_row_is_written_for_each_that_is_removed(
+    make: Any, db: SessionDB, folder: Path, clock: Clock
+) -> None:
+    store = make(db)
+    for name in ("a", "b", "c"):
+        store.get_or_create_session(chat(name))
+        clock.advance(days=10)
+    count_writes(db)
+    assert store.prune_old_entries(15) == 2
+    assert written(db) == [("DELETE", of("a")), ("DELETE", of("b"))]
+    assert list(file_entries(folder)) == list(rows(db, folder)) == [of("c")]
+
+
+def test_sessions_and_what_was_said_are_kept(
+    store: SessionStore, db: SessionDB, clock: Clock
+) -> None:
+    entry = store.get_or_create_session(chat())
+    say(store, db, entry)
+    clock.advance(days=30)
+    row = db.get_session(entry.session_id)
+    assert store.prune_old_entries(5) == 1
+    assert db.get_session(entry.session_id) == row
+    assert db.message_count(entry.session_id) == 1
+
+
+def test_what_is_in_the_file_alone_is_pruned_too(
+    make: Any, db: SessionDB, folder: Path, clock: Clock
+) -> None:
+    write_file(folder, {KEY: stored()})
+    clock.advance(days=30)
+    store = make(db)
+    assert store.prune_old_entries(5) == 1
+    assert file_entries(folder) == rows(db, folder) == {}
+
+
+def test_what_is_used_meanwhile_stays(make: Any, db: SessionDB, folder: Path, clock: Clock) -> None:
+    """A message comes in between the look and the removal."""
+
+    def comes_in(_: str) -> bool:
+        put_row(db, folder, stored("s1", updated_at=clock.time.isoformat()))
+        return False
+
+    put_row(db, folder, stored("s1"))
+    clock.advance(days=30)
+    store = make(db, has_active_processes_fn=comes_in)
+    assert store.prune_old_entries(5) == 0
+    assert list(rows(db, folder)) == list(file_entries(folder)) == [KEY]
+
+
+def test_several_who_prune_at_once_remove_each_entry_once(
+    make: Any, db: SessionDB, folder: Path, clock: Clock
+) -> None:
+    store = make(db)
+    for number in range(30):
+        store.get_or_create_session(chat(number))
+        if number == 19:
+            clock.advance(days=30)
+    removed: list[int] = []
+    barrier = threading.Barrier(8)
+
+    def prune() -> None:
+        barrier.wait()
+        removed.append(store.prune_old_entries(5))
+
+    threads = [threading.Thread(target=prune) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(removed) == 20
+    assert len(rows(db, folder)) == len(file_entries(folder)) == 10
+
+
+@pytest.mark.parametrize(("given", "days"), [(7, 7), (-5, 0), ("nonsense", 90), (None, 90)])
+def test_the_days_come_from_the_configuration(given: Any, days: int) -> None:
+    config = GatewayConfig.from_dict({"session_store_max_age_days": given})
+    assert config.session_store_max_age_days == days
+    assert GatewayConfig.from_dict(config.to_dict()).session_store_max_age_days == days
+
+
+def test_very_many_are_removed_in_one_step(
+    make: Any, db: SessionDB, folder: Path, clock: Clock
+) -> None:
+    with db.transaction():
+        for number in range(3000):
+            put_row(db, folder, stored(f"s{number}", of(str(number))), of(str(number)))
+    store = make(db)
+    clock.advance(days=30)
+    store.get_or_create_session(chat("fresh"))
+    assert store.prune_old_entries(5) == 3000
+    assert list(file_entries(folder)) == list(rows(db, folder)) == [of("fresh")]

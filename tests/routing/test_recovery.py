@@ -1,0 +1,209 @@
+"""A chat whose route was lost: which session it goes on with, and where it begins afresh."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import Hooks, SessionDB, SessionSource, SessionStore
+from tests.homes import connect
+from tests.routing.chats import KEY, chat
+
+STARTED = 1_700_000_000.0
+
+
+def add(
+    db: SessionDB, session_id: str, ended: str | None = None, *, said: bool = True, **fields: Any
+) -> None:
+    """Add a session of the chat, as it was when its route was lost."""
+    given: dict[str, Any] = {"source": "telegram", "started_at": STARTED, "session_key": KEY}
+    given |= fields
+    db.create_session(session_id, **given)
+    if said:
+        db.append_message(session_id, "user", "said before")
+    if ended is not None:
+        db.end_session(session_id, ended)
+
+
+def arrives(store: SessionStore, source: SessionSource | None = None) -> str:
+    """Return the session in which a message arrives."""
+    return store.get_or_create_session(source or chat()).session_id
+
+
+# The matrix
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [None, "agent_close", "ws_orphan_reap", "superseded_by_resume", "startup_orphan_reap"],
+)
+def test_a_session_that_lives_or_whose_agent_was_closed_is_gone_on_with(
+    store: SessionStore, db: SessionDB, reason: str | None
+) -> None:
+    add(db, "s1", reason)
+    assert arrives(store) == "s1"
+    row = db.get_session("s1")
+    assert row is not None
+    assert (row["ended_at"], row["end_reason"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["session_reset", "new_session", "compression", "cli_close", "tui_shutdown", "tui_close",
+     "idle", "daily", "suspended", "resume_pending_expired", "session_switch"],
+)  # fmt: skip
+def test_a_session_that_has_ended_otherwise_stays_ended(
+    store: SessionStore, db: SessionDB, reason: str
+) -> None:
+    add(db, "s1", reason)
+    assert arrives(store) != "s1"
+    row = db.get_session("s1")
+    assert row is not None
+    assert row["end_reason"] == reason
+
+
+@pytest.mark.parametrize("reason", [None, "agent_close", "ws_orphan_reap"])
+def test_a_session_without_messages_is_none_to_go_on_with(
+    store: SessionStore, db: SessionDB, reason: str | None
+) -> None:
+    add(db, "s1", reason, said=False)
+    assert arrives(store) != "s1"
+
+
+def test_messages_are_counted_and_not_believed(
+    store: SessionStore, db: SessionDB, home_path: Any
+) -> None:
+    add(db, "s1", "agent_close")
+    with connect(home_path / "state.db") as connection:
+        connection.execute("UPDATE sessions SET message_count = 0")
+    assert arrives(store) == "s1"
+
+
+# Which of several
+
+
+def test_the_newest_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
+    add(db, "newest", "agent_close", started_at=STARTED + 2)
+    add(db, "older", "agent_close", started_at=STARTED)
+    assert arrives(store) == "newest"
+
+
+def test_a_reset_is_not_undone_by_an_older_session(store: SessionStore, db: SessionDB) -> None:
+    add(db, "older", "agent_close", started_at=STARTED)
+    add(db, "newest", "session_reset", started_at=STARTED + 2)
+    assert arrives(store) not in {"older", "newest"}
+
+
+def test_an_empty_session_hides_no_other(store: SessionStore, db: SessionDB) -> None:
+    add(db, "older", "agent_close", started_at=STARTED)
+    add(db, "newest", said=False, started_at=STARTED + 2)
+    assert arrives(store) == "older"
+
+
+def test_after_a_switch_the_session_that_was_switched_to_is_found(
+    store: SessionStore, db: SessionDB
+) -> None:
+    add(db, "older", "session_reset", started_at=STARTED)
+    add(db, "newest", started_at=STARTED + 2)
+    assert arrives(store) == "newest"
+    store.switch_session(KEY, "older")
+    store.remove(store.entries())
+    assert arrives(store) == "older"
+
+
+def test_a_session_of_another_platform_is_not_found(store: SessionStore, db: SessionDB) -> None:
+    add(db, "s1", source="discord")
+    assert arrives(store) != "s1"
+
+
+def test_a_compression_stands_for_its_continuation(store: SessionStore, db: SessionDB) -> None:
+    """Whoever was killed in between has stored it without the key of the chat."""
+    add(db, "parent", "compression")
+    db.create_session("tip", "telegram", parent_session_id="parent")
+    db.append_message("tip", "user", "a summary")
+    assert arrives(store) == "tip"
+    row = db.get_session("tip")
+    assert row is not None
+    assert (row["session_key"], row["chat_id"]) == (KEY, "42")
+
+
+# Who and where, where the key is another
+
+
+def test_a_chat_is_found_by_who_and_where(store: SessionStore, db: SessionDB) -> None:
+    peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
+    add(db, "s1", "agent_close", session_key="an older key", **peer)
+    entry = store.get_or_create_session(chat(-100, user_id="7", chat_type="group", thread_id="5"))
+    assert entry.session_id == "s1"
+    row = db.get_session("s1")
+    assert row is not None
+    assert row["session_key"] == entry.session_key
+
+
+@pytest.mark.parametrize(
+    "other", [{"user_id": "8"}, {"chat_id": "-101"}, {"chat_type": "channel"}, {"thread_id": "6"}]
+)
+def test_a_chat_of_somebody_or_somewhere_else_is_not_found(
+    store: SessionStore, db: SessionDB, other: dict[str, str]
+) -> None:
+    peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
+    add(db, "s1", "agent_close", session_key="an older key", **(peer | other))
+    source = chat(-100, user_id="7", chat_type="group", thread_id="5")
+    assert arrives(store, source) != "s1"
+
+
+def test_nothing_and_an_empty_text_are_the_same_there(store: SessionStore, db: SessionDB) -> None:
+    add(db, "s1", session_key="old", chat_id="42", chat_type="dm", user_id="", thread_id=None)
+    assert arrives(store, chat(thread_id="")) == "s1"
+
+
+def test_a_home_without_keys_finds_nothing_again(make: Any, older: SessionDB) -> None:
+    older.create_session("s1", "telegram", session_key=KEY)
+    older.append_message("s1", "user", "said")
+    assert arrives(make(older)) != "s1"
+
+
+# What is rebuilt
+
+
+def test_the_entry_is_rebuilt_from_the_session_and_the_message(
+    store: SessionStore, db: SessionDB
+) -> None:
+    add(db, "s1", "agent_close")
+    entry = store.get_or_create_session(chat(chat_name="Ann"))
+    assert entry.created_at.timestamp() == STARTED
+    assert entry.updated_at == store._now()
+    assert (entry.display_name, entry.origin) == ("Ann", chat(chat_name="Ann"))
+    assert not entry.was_auto_reset
+
+
+@pytest.mark.parametrize("started_at", [-1e18, 1e18])
+def test_a_start_that_no_calendar_has_harms_nothing(
+    store: SessionStore, db: SessionDB, started_at: float
+) -> None:
+    add(db, "s1", started_at=started_at)
+    entry = store.get_or_create_session(chat())
+    assert (entry.session_id, entry.created_at) == ("s1", store._now())
+
+
+def test_a_session_that_was_found_again_may_end_again(make: Any, db: SessionDB) -> None:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    ended: list[str] = []
+    hooks.add("on_session_finalize", lambda session_id: ended.append(str(session_id)))
+    add(db, "s1", "agent_close")
+    hooks.once("on_session_finalize", session_id="s1", platform="telegram")
+    store = make(db, hooks=hooks)
+    assert arrives(store) == "s1"
+    store.reset_session(KEY)
+    assert ended == ["s1", "s1"]
+
+
+def test_no_boundary_is_told_where_a_chat_goes_on(make: Any, db: SessionDB) -> None:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    told: list[Any] = []
+    for hook in ("on_session_finalize", "on_session_reset"):
+        hooks.add(hook, lambda session_id: told.append(str(session_id)))
+    add(db, "s1", "agent_close")
+    arrives(make(db, hooks=hooks))
+    assert told == []

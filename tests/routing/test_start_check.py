@@ -1,0 +1,205 @@
+"""The look at all routes at a start: what a crash has left is healed, and nothing is lost by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import Hooks, SessionDB, SessionStore, StorageError
+from tests.routing.chats import KEY, Clock, chat, file_entries, put_row, rows, say, stored
+
+
+def begun(store: SessionStore, db: SessionDB, **fields: Any) -> str:
+    """Let a chat begin, and return its session."""
+    entry = store.get_or_create_session(chat(**fields))
+    say(store, db, entry)
+    return entry.session_id
+
+
+def rotate(db: SessionDB, parent: str, child: str = "child") -> None:
+    """Compress a session as one does who is killed before the route is stored."""
+    db.end_session(parent, "compression")
+    db.create_session(child, "telegram", parent_session_id=parent)
+    db.append_message(child, "user", "a summary")
+
+
+def test_a_route_whose_session_lives_is_left_alone(store: SessionStore, db: SessionDB) -> None:
+    begun(store, db)
+    before = rows(db, store._folder)
+    assert store.check_against_state() == []
+    assert rows(db, store._folder) == before
+
+
+def test_a_route_whose_session_has_no_row_is_kept(store: SessionStore) -> None:
+    entry = store.get_or_create_session(chat())
+    assert store.check_against_state() == []
+    assert store.get(KEY) == entry
+
+
+def test_a_route_whose_session_ended_without_a_reason_is_kept(
+    store: SessionStore, db: SessionDB
+) -> None:
+    db.end_session(begun(store, db), None)
+    assert store.check_against_state() == []
+
+
+def test_a_crash_between_rotation_and_route_is_healed(store: SessionStore, db: SessionDB) -> None:
+    """The child has no key of the chat, so nothing but its parent leads there."""
+    parent = begun(store, db, user_id="7", chat_name="Ann")
+    rotate(db, parent)
+    assert store.check_against_state() == [KEY]
+    assert store.peek_session_id(KEY) == "child"
+    assert store.get_or_create_session(chat()).session_id == "child"
+    row = db.get_session("child")
+    assert row is not None
+    assert (row["session_key"], row["chat_id"], row["user_id"], row["display_name"]) == (
+        KEY,
+        "42",
+        "7",
+        "Ann",
+    )
+    assert file_entries(store._folder) == rows(db, store._folder)
+    assert store.check_against_state() == []
+
+
+def test_such_a_crash_is_healed_for_a_route_without_an_origin(
+    store: SessionStore, db: SessionDB, folder: Any
+) -> None:
+    db.create_session("s1", "telegram")
+    put_row(db, folder, stored("s1"))
+    rotate(db, "s1")
+    assert store.check_against_state() == [KEY]
+    assert store.peek_session_id(KEY) == "child"
+
+
+def test_a_continuation_whose_agent_was_closed_is_gone_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    rotate(db, begun(store, db))
+    db.end_session("child", "agent_close")
+    assert store.check_against_state() == [KEY]
+    assert store.peek_session_id(KEY) == "child"
+    row = db.get_session("child")
+    assert row is not None
+    assert row["end_reason"] is None
+
+
+def test_a_compression_that_died_before_its_continuation_loses_no_conversation(
+    store: SessionStore, db: SessionDB
+) -> None:
+    parent = begun(store, db)
+    db.end_session(parent, "compression")
+    assert store.check_against_state() == [KEY]
+    assert store.get_or_create_session(chat()).session_id == parent
+
+
+@pytest.mark.parametrize("reason", ["agent_close", "ws_orphan_reap"])
+def test_a_session_whose_agent_was_closed_is_reopened_and_stays_routed(
+    store: SessionStore, db: SessionDB, reason: str
+) -> None:
+    session_id = begun(store, db)
+    db.end_session(session_id, reason)
+    assert store.check_against_state() == [KEY]
+    assert store.peek_session_id(KEY) == session_id
+    row = db.get_session(session_id)
+    assert row is not None
+    assert row["end_reason"] is None
+
+
+def test_a_route_is_led_to_another_session_that_can_be_gone_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    old = begun(store, db)
+    db.end_session(old, "cli_close")
+    db.create_session("other", "telegram", session_key=KEY, started_at=4e9)
+    db.append_message("other", "user", "said")
+    assert store.check_against_state() == [KEY]
+    assert store.peek_session_id(KEY) == "other"
+
+
+def test_a_route_that_leads_nowhere_is_removed_from_both_copies(
+    store: SessionStore, db: SessionDB
+) -> None:
+    begun(store, db)
+    store.get_or_create_session(chat(43))
+    db.end_session(store.peek_session_id(KEY), "session_reset")
+    assert store.check_against_state() == [KEY]
+    left = ["agent:main:telegram:dm:43"]
+    assert list(rows(db, store._folder)) == list(file_entries(store._folder)) == left
+
+
+def test_a_route_without_an_origin_whose_session_has_ended_is_removed(
+    store: SessionStore, db: SessionDB, folder: Any
+) -> None:
+    db.create_session("s1", "telegram", session_key=KEY)
+    db.append_message("s1", "user", "said")
+    db.end_session("s1", "agent_close")
+    put_row(db, folder, stored("s1"))
+    assert store.check_against_state() == [KEY]
+    assert store.entries() == {}
+
+
+def test_a_route_that_cannot_be_looked_up_is_kept(
+    store: SessionStore, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.end_session(begun(store, db), "session_reset")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise StorageError("not now")
+
+    monkeypatch.setattr(db, "find_latest_session_for_peer", fail)
+    assert store.check_against_state() == []
+    assert store.peek_session_id(KEY) is not None
+
+
+def test_a_check_is_no_activity_and_takes_no_mark_away(
+    store: SessionStore, db: SessionDB, clock: Clock
+) -> None:
+    session_id = begun(store, db)
+    store.suspend_session(KEY)
+    store.set_model_override(KEY, {"model": "m"})
+    before = store.get(KEY)
+    clock.advance(hours=5)
+    db.end_session(session_id, "agent_close")
+    assert store.check_against_state() == [KEY]
+    assert store.get(KEY) == before
+
+
+def test_what_was_found_at_a_start_may_end_again(make: Any, db: SessionDB) -> None:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    ended: list[str] = []
+    hooks.add("on_session_finalize", lambda session_id: ended.append(str(session_id)))
+    store = make(db, hooks=hooks)
+    session_id = begun(store, db)
+    hooks.once("on_session_finalize", session_id=session_id, platform="telegram")
+    db.end_session(session_id, "agent_close")
+    store.check_against_state()
+    store.reset_session(KEY)
+    assert ended == [session_id, session_id]
+
+
+def test_a_store_without_a_database_has_nothing_to_check(make: Any) -> None:
+    store = make()
+    store.get_or_create_session(chat())
+    assert store.check_against_state() == []
+
+
+def test_one_route_that_another_process_changes_meanwhile_is_looked_at_again(
+    store: SessionStore, db: SessionDB, folder: Any
+) -> None:
+    parent = begun(store, db)
+    rotate(db, parent)
+    real, calls = store._heal, []
+
+    def heal(entry: Any) -> bool:
+        calls.append(entry)
+        if len(calls) == 1:
+            put_row(db, folder, rows(db, folder)[KEY] | {"total_tokens": 7})
+        return real(entry)
+
+    store._heal = heal
+    assert store.check_against_state() == [KEY]
+    entry = store.get(KEY)
+    assert entry is not None
+    assert (entry.session_id, entry.total_tokens, len(calls)) == ("child", 7, 2)
