@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -86,16 +89,28 @@ def test_finding_a_home_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "user" / ".local").exists()
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may look anywhere"
-)
-def test_a_hermes_folder_that_may_not_be_looked_into_counts_as_one(tmp_path: Path) -> None:
-    hermes_home(tmp_path / ".hermes").chmod(0)
+def test_a_hermes_folder_that_may_not_be_looked_into_counts_as_one() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        user = Path(folder)
+        user.chmod(0o755)
+        hermes_home(user / ".hermes").chmod(0)
+        with _as_nobody():
+            assert find_home(None, {"HOME": str(user)}).path == user / ".hermes"
+            assert looks_like_hermes(user / ".hermes")
+        (user / ".hermes").chmod(0o700)
+
+
+@contextmanager
+def _as_nobody() -> Iterator[None]:
+    """Root may look anywhere, so it becomes somebody else for a moment."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
     try:
-        assert find_home(None, {"HOME": str(tmp_path)}).path == tmp_path / ".hermes"
-        assert looks_like_hermes(tmp_path / ".hermes")
+        yield
     finally:
-        (tmp_path / ".hermes").chmod(0o700)
+        os.seteuid(0)
 
 
 def test_a_file_in_place_of_the_home_is_no_hermes_home(tmp_path: Path) -> None:

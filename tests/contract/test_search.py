@@ -462,3 +462,10 @@ def test_a_flag_that_a_stranger_flipped_counts_at_once(
     assert found_by(db, "ledger") == {message_id}
     strange_flags(strange, message_id)
     assert db.search("ledger").hits == []
+
+
+def test_a_plain_string_is_no_list_of_sources_or_roles(db: StateDatabase) -> None:
+    with pytest.raises(InvalidInput):
+        db.search("word", source="cli")
+    with pytest.raises(InvalidInput):
+        db.search("word", roles="user")

@@ -52,6 +52,9 @@ class Search(Store):
                 search.
             NotFound: there is no such session.
         """
+        for name, given in (("source", source), ("roles", roles)):
+            if isinstance(given, str):
+                raise InvalidInput(f"{name} is a list, such as [{given!r}]")
         request = Request(
             content.clean_text(query[: queries.MAX_LENGTH]),
             mode,
