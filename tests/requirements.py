@@ -877,6 +877,16 @@ REQUIREMENTS = {
         "a_hermes_home_without_the_table_keeps_its_routes_in_the_file",
         "the_routes_of_a_hermes_home_without_a_database_are_served_and_not_changed",
     ),
+    "store:together": _of(
+        "design 2",
+        "Sessions and routes change in one step of the caller's, and nobody is stuck.",
+        "routing/test_together",
+        "a_rotation_of_session_and_route_is_one_step",
+        "a_step_that_fails_leaves_everything_as_it_was",
+        "hooks_are_told_once_a_step_is_committed",
+        "a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever",
+        "routes_are_not_changed_in_a_transaction_that_is_open",
+    ),
     "store:threads": _of(
         "issue 3, proof",
         "Threads at once find one session a chat and lose no entry.",

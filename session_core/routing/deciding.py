@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from session_core import presence
-from session_core.errors import Conflict, Denied
+from session_core.errors import Conflict, Denied, InvalidInput
 from session_core.hooks import Hooks
 from session_core.keys import SessionSource, build_session_key, platform_of
 from session_core.routing import policies
 from session_core.routing.entries import SessionEntry
 from session_core.routing.file import File
+from session_core.routing.steps import Flights, Step, Told
 from session_core.routing.table import Table
 from session_core.state.contract import StateDatabase
 
@@ -67,8 +67,8 @@ class Deciding:
         self._has_active_processes = has_active_processes_fn
         self._now = now
         self._new_id = new_id or _new_id
-        self._flights = _Flights()
-        self._told = _Told()
+        self._flights = Flights()
+        self._told = Told()
         if db is not None and db.has_routing:
             self._copies: Table | File = Table(
                 db, self._folder, mirrored=config.write_sessions_json
@@ -113,6 +113,30 @@ class Deciding:
             }
         return {name: value for name, value in fields.items() if value is not None}
 
+    @contextmanager
+    def together(self, *session_keys: str) -> Iterator[None]:
+        """What changes inside, in sessions and in the routes of these chats, is one transaction.
+
+        The mirror follows it, and hooks are told, once it is committed. Nothing is removed inside.
+        Where routes are in a file alone, they and the sessions change one after another.
+
+        Raises:
+            InvalidInput: a transaction is open already.
+        """
+        self._ready()
+        step = Step(frozenset(session_keys))
+        with ExitStack() as stack:
+            for key in sorted(step.session_keys):
+                stack.enter_context(self._flights.of(key))
+            with self._step():
+                self._told.together = step
+                try:
+                    yield
+                finally:
+                    self._told.together = None
+        for tell in step.afterwards:
+            tell()
+
     def _change(
         self,
         session_key: str,
@@ -134,9 +158,10 @@ class Deciding:
 
         Hooks are told when the decision is stored and nobody is kept waiting by them.
         """
-        self._ready()
+        self._ready(key)
+        step = self._told.together
         with self._flights.of(key):
-            for left in reversed(range(_TRIES)):
+            for left in reversed(range(1 if step else _TRIES)):
                 self._told.afterwards = []
                 try:
                     decided = decide(self._copies.get(key))
@@ -146,8 +171,16 @@ class Deciding:
                         raise
                 time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
         for tell in self._told.afterwards:
-            tell()
+            self._afterwards(tell)
         return decided
+
+    def _afterwards(self, tell: Callable[[], object]) -> None:
+        """Do what follows a change: now, or once the step that it is a part of is committed."""
+        step = self._told.together
+        if step is None:
+            tell()
+        else:
+            step.afterwards.append(tell)
 
     def _crossed(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
         """Note a boundary, whose hooks are called once the decision is stored."""
@@ -175,7 +208,7 @@ class Deciding:
             if beside is not None and self.db is not None:
                 beside(self.db)
         if stored:
-            self._copies.changed(urgent=urgent)
+            self._afterwards(partial(self._copies.changed, urgent=urgent))
 
     def _step(self) -> AbstractContextManager[None]:
         """What changes inside, in routes and sessions, changes together; a file never does."""
@@ -183,44 +216,27 @@ class Deciding:
             return nullcontext()
         return self.db.transaction()
 
-    def _ready(self) -> None:
-        """Refuse where a live gateway would overwrite the change, and settle what is elsewhere."""
+    def _ready(self, session_key: str | None = None) -> None:
+        """Refuse where a live gateway would overwrite the change, and settle what is elsewhere.
+
+        Refused is also what could wait forever: for a chat that another thread decides about, and
+        that thread for the transaction which is open here.
+        """
         live = presence.gateway(self._folder.parent)
         if live is not None and live.pid != os.getpid():
             raise Denied(
                 f"a gateway (pid {live.pid}) holds the routes of this home in memory and would "
                 "overwrite the change; stop it, then try again"
             )
+        step = self._told.together
+        if step is not None and session_key in step.session_keys:
+            return
+        if step is not None or (self.db is not None and self.db.in_transaction):
+            raise InvalidInput(
+                "routes are not changed in a transaction; "
+                "use `with store.together(session_key):`, and remove none in it"
+            )
         self._copies.settle()
-
-
-class _Told(threading.local):
-    """What is told once the decision of this thread is stored."""
-
-    afterwards: list[Callable[[], object]]
-
-
-class _Flights:
-    """A lock a key, there only while somebody wants it."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._locks: dict[str, tuple[threading.RLock, int]] = {}
-
-    @contextmanager
-    def of(self, key: str) -> Iterator[None]:
-        """Hold the lock of a key."""
-        with self._mutex:
-            lock, users = self._locks.get(key, (threading.RLock(), 0))
-            self._locks[key] = lock, users + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._mutex:
-                lock, users = self._locks.pop(key)
-                if users > 1:
-                    self._locks[key] = lock, users - 1
 
 
 def _new_id(now: datetime) -> str:

@@ -70,7 +70,7 @@ class SessionStore(Checking):
         Raises:
             Conflict: somebody else has changed it since it was read.
         """
-        self._ready()
+        self._ready(entry.key)
         self._put(entry.key, entry, urgent=urgent)
 
     def update_session(

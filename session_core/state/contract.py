@@ -49,6 +49,10 @@ class StateDatabase(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """All that this thread changes inside is one transaction, or nothing of it is."""
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread has a transaction open."""
+
     def close(self) -> None:
         """Close it; what was returned before is durable."""
 

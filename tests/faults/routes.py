@@ -136,6 +136,12 @@ def _rotate(opened: Opened) -> None:
     opened.store.follow(key_of(CHAT), CHAT, "continued")
 
 
+def _rotate_together(opened: Opened) -> None:
+    """The same in one step."""
+    with opened.store.together(key_of(CHAT)):
+        _rotate(opened)
+
+
 def _finalized(opened: Opened) -> object:
     return opened.store.set_expiry_finalized(opened.store.get(key_of(OLD)))
 
@@ -166,6 +172,8 @@ _ALL = (
     _own("follow, a whole rotation", _rotate, CHAT, "continued", in_steps=True),
     _own("follow, a whole rotation, hermes", _rotate, CHAT, "continued", in_steps=True,
          kind="hermes"),
+    _own("together", _rotate_together, CHAT, "continued"),
+    _own("together, hermes", _rotate_together, CHAT, "continued", kind="hermes"),
     _own("switch_session", lambda opened: opened.store.switch_session(key_of(CHAT), OTHER),
          CHAT, OTHER),
     _own("switch_session, hermes", lambda opened: opened.store.switch_session(key_of(CHAT), OTHER),

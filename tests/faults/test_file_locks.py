@@ -56,6 +56,7 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
     "changes": lambda db: db.changes(),
     "wait_for_change": lambda db: db.wait_for_change(0.01),
     "has_routing": lambda db: db.has_routing,
+    "in_transaction": lambda db: db.in_transaction,
     "get_gateway_routing_entry": lambda db: db.get_gateway_routing_entry(ROUTE),
     "load_gateway_routing_entries": lambda db: db.load_gateway_routing_entries(),
     "dump_gateway_routing_entries": lambda db: db.dump_gateway_routing_entries(),

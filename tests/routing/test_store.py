@@ -862,7 +862,7 @@ def test_no_hook_is_told_of_a_change_that_failed(
 ) -> None:
     store = make(db, hooks=hooks)
     begun(store, db)
-    with db.transaction(), pytest.raises(NotFound):
+    with pytest.raises(NotFound):
         store.switch_session(KEY, "nowhere")
     assert told == []
 

@@ -13,6 +13,7 @@ from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("routes")
+# Lists say `+scope`: they read the table once in its own order, where its index would have to sort.
 
 _TABLE = "gateway_routing"
 

@@ -2,7 +2,7 @@
 SELECT entry_json FROM gateway_routing WHERE scope = :scope AND session_key = :key
 
 -- name: list_routes
-SELECT session_key, entry_json FROM gateway_routing WHERE scope = ? ORDER BY rowid
+SELECT session_key, entry_json FROM gateway_routing WHERE +scope = ? ORDER BY rowid
 
 -- name: list_scopes
 SELECT scope, count(*) FROM gateway_routing GROUP BY scope ORDER BY max(updated_at) DESC
@@ -18,7 +18,7 @@ DELETE FROM gateway_routing WHERE scope = :scope AND session_key = :key AND entr
 
 -- name: dump_routes
 SELECT json_quote(session_key) || ': ' || entry_json FROM gateway_routing
-WHERE scope = :scope AND json_valid(entry_json) AND substr(session_key, 1, 1) <> '_'
+WHERE +scope = :scope AND json_valid(entry_json) AND substr(session_key, 1, 1) <> '_'
     AND session_key NOT IN (SELECT value FROM json_each(:without)) ORDER BY rowid
 
 -- name: find_by_key

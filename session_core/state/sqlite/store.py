@@ -103,10 +103,16 @@ class Store:
         with self._errors(), self._writer().transaction():
             yield
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread has a transaction open."""
+        writer = self._open.writer
+        return writer is not None and writer.current is not None
+
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
         writer = self._open.writer
-        if writer is not None and writer.current is not None:
+        if self.in_transaction:
             raise InvalidInput("this thread has a transaction open; close the database after it")
         if writer is not None and self._kind == "own" and self._pid == os.getpid():
             writer.tidy(_TIDY_S)

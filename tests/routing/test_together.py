@@ -1,0 +1,144 @@
+"""Sessions and routes in one step of the caller's: whole or not at all, and nobody is stuck."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Hooks, InvalidInput, SessionDB, SessionStore
+from tests.routing.chats import KEY, chat, file_entries, rows, say
+
+OTHER = "agent:main:telegram:dm:43"
+
+
+@pytest.fixture
+def begun(store: SessionStore, db: SessionDB) -> str:
+    """The session of a chat in which something was said."""
+    entry = store.get_or_create_session(chat())
+    say(store, db, entry)
+    return entry.session_id
+
+
+def rotate(store: SessionStore, db: SessionDB, old: str) -> None:
+    """Compress a session and lead its chat on."""
+    db.end_session(old, "compression")
+    db.create_session("child", "telegram", parent_session_id=old)
+    store.follow(KEY, old, "child")
+
+
+def test_a_rotation_of_session_and_route_is_one_step(
+    store: SessionStore, db: SessionDB, folder: Path, begun: str
+) -> None:
+    before = file_entries(folder)
+    with store.together(KEY):
+        rotate(store, db, begun)
+        assert file_entries(folder) == before
+        assert store.peek_session_id(KEY) == "child"
+    assert file_entries(folder) == rows(db, folder)
+    assert file_entries(folder)[KEY]["session_id"] == "child"
+
+
+def test_a_step_that_fails_leaves_everything_as_it_was(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    told: list[str] = []
+    hooks.add("on_session_finalize", lambda session_id: told.append(str(session_id)))
+    store = make(db, hooks=hooks)
+    entry = store.get_or_create_session(chat())
+    say(store, db, entry)
+    before = store.get(KEY), db.get_session(entry.session_id), file_entries(folder)
+
+    def fail() -> None:
+        with store.together(KEY):
+            store.reset_session(KEY)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    after = store.get(KEY), db.get_session(entry.session_id), file_entries(folder)
+    assert (after, told) == (before, [])
+
+
+def test_hooks_are_told_once_a_step_is_committed(make: Any, db: SessionDB, home_path: Path) -> None:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    store = make(db, hooks=hooks)
+    old = store.get_or_create_session(chat()).session_id
+    seen: list[Any] = []
+    with SessionDB(home_path / "state.db") as other:
+        beside = make(other)
+        hooks.add("on_session_finalize", lambda: seen.append(beside.peek_session_id(KEY)))
+        with store.together(KEY):
+            new = store.reset_session(KEY).session_id
+            assert seen == []
+            assert beside.peek_session_id(KEY) == old
+    assert seen == [new]
+
+
+def test_several_chats_may_change_in_a_step(store: SessionStore) -> None:
+    ids = [store.get_or_create_session(chat(name)).session_id for name in (42, 43)]
+    with store.together(OTHER, KEY):
+        changed = [store.reset_session(key) for key in (KEY, OTHER)]
+    new = [entry.session_id for entry in changed if entry]
+    assert not set(ids) & set(new)
+    assert [store.peek_session_id(key) for key in (KEY, OTHER)] == new
+
+
+def test_a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever(
+    store: SessionStore, db: SessionDB, begun: str
+) -> None:
+    arrived: list[str] = []
+    thread = threading.Thread(
+        target=lambda: arrived.append(store.get_or_create_session(chat()).session_id)
+    )
+    with store.together(KEY):
+        thread.start()
+        thread.join(0.05)
+        rotate(store, db, begun)
+    thread.join(30)
+    assert arrived == ["child"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda store: store.reset_session(KEY), id="a reset"),
+        pytest.param(lambda store: store.save(store.get(KEY)), id="a save"),
+        pytest.param(lambda store: store.remove(store.entries()), id="a removal"),
+        pytest.param(lambda store: store.together(KEY).__enter__(), id="a step"),
+    ],
+)
+def test_routes_are_not_changed_in_a_transaction_that_is_open(
+    store: SessionStore, db: SessionDB, folder: Path, begun: str, change: Any
+) -> None:
+    before = rows(db, folder)
+    with db.transaction(), pytest.raises(InvalidInput, match="together"):
+        change(store)
+    assert rows(db, folder) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda store: store.reset_session(OTHER), id="another chat"),
+        pytest.param(lambda store: store.remove(store.entries()), id="a removal"),
+    ],
+)
+def test_a_step_is_for_the_chats_that_it_names_and_removes_none(
+    store: SessionStore, begun: str, change: Any
+) -> None:
+    with pytest.raises(InvalidInput), store.together(KEY):
+        change(store)
+    assert store.peek_session_id(KEY) == begun
+
+
+def test_after_a_step_the_store_goes_on_as_before(store: SessionStore, begun: str) -> None:
+    with pytest.raises(ZeroDivisionError), store.together(KEY):
+        raise ZeroDivisionError
+    with store.together():
+        pass
+    assert store.suspend_session(KEY)
+    assert store.remove(store.entries()) == [KEY]
