@@ -29,7 +29,7 @@ def cut(
         return " ".join(text.split())
     folded = searchable.fold(text) if folded is None else folded
     places = _places(folded, words, literal)
-    best = max(places, key=lambda place: _worth(place, places), default=(0, 0))[0]
+    best = max({at for at, _ in places}, key=lambda at: _worth(at, places), default=0)
     start = _unfolded(text, folded, best)
     begin = 0 if start <= _LEAD * 2 else _word_start(text, start - _LEAD)
     end = begin + LENGTH
@@ -51,10 +51,10 @@ def _places(folded: str, words: Iterable[Findable], literal: str) -> list[tuple[
     return found
 
 
-def _worth(place: tuple[int, int], places: list[tuple[int, int]]) -> tuple[int, int]:
+def _worth(start: int, places: list[tuple[int, int]]) -> tuple[int, int]:
     """How many different words are near; the earlier of two places is better."""
-    near = {number for at, number in places if place[0] <= at < place[0] + LENGTH - _LEAD}
-    return len(near), -place[0]
+    near = {number for at, number in places if start <= at < start + LENGTH - _LEAD}
+    return len(near), -start
 
 
 def _unfolded(text: str, folded: str, at: int) -> int:

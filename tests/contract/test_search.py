@@ -170,7 +170,7 @@ def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
     answer = say(db, "one", "We decided that the orders schema keeps one row a line item.")
     say(db, "two", "The schema of the wiki is fine.")
     say(db, "three", "What did we decide about the orders schema? I could not find it.")
-    assert answer in ids(db.search("what did we decide about the orders schema?"))[:2]
+    assert ids(db.search("what did we decide about the orders schema?"))[0] == answer
 
 
 @pytest.mark.parametrize(

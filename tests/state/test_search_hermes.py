@@ -65,6 +65,37 @@ def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
+def test_words_behind_an_escaped_sign_are_found(path: Path, schema: int) -> None:
+    with filled(path, schema) as connection:
+        one = add_message(connection, "s", "user", [{"type": "text", "text": "say “deploy” now"}])
+        with SessionDB(path, read_only=True) as db:
+
+            def ids(query: str) -> list[int]:
+                return [hit.message_id for hit in db.search(query, per="message").hits]
+
+            assert ids("deploy") == ids('"deploy"') == ids("depl*") == ids("-deploy") == [one]
+            two = add_message(connection, "s", "user", [{"type": "text", "text": "• größe 用zsh"}])
+            assert ids("deploy") == [one]
+            assert ids("zsh") == ids("größe") == [two]
+
+
+def test_accents_are_no_matter_where_nothing_is_indexed(path: Path) -> None:
+    hermes_database(path, 22)
+    with connect(path) as connection:
+        for table in ("messages_fts", "messages_fts_trigram"):
+            for what in ("insert", "update", "delete"):
+                connection.execute(f"DROP TRIGGER {table}_{what}")
+            connection.execute(f"DROP TABLE {table}")
+        add_session(connection, "s")
+        one = add_message(connection, "s", "user", "Café Noir")
+        calls = [{"id": "c", "function": {"name": "run", "arguments": '{"a": "caf\\u00e9 noir"}'}}]
+        two = add_message(connection, "s", "assistant", None, tool_calls=calls)
+        add_message(connection, "s", "user", "café")
+    assert found(path, "cafe noir") == [one, two]
+    assert found(path, "afe noi", mode="substring") == [one, two]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("needle", ["大阪", "d\t大", "大阪城 p", "cond", 'say "x', "öß"])
 def test_encoded_substrings_are_found(path: Path, schema: int, needle: str) -> None:
     text = 'first\nsecond\t大阪城 python say "x" Größe'

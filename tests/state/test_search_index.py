@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import index, search_rows
+from session_core.state.sqlite import index, search_any, search_rows
 from tests.homes import connect
 
 
@@ -173,6 +173,43 @@ def test_what_a_stranger_appended_is_found_before_it_is_indexed(
     assert found(db, "ledger") == [1, 2]
 
 
+def test_a_search_in_one_session_hides_nothing_from_the_next(
+    db: SessionDB, home_path: Path
+) -> None:
+    ids = say(db, "ledger of one")
+    settle(db)
+    ids += say(db, "ledger again")
+    db.create_session("t", "cli")
+    ids += db.append_messages("t", [{"role": "user", "content": "ledger of another"}]).ids
+    with SessionDB(home_path / "state.db", read_only=True) as fresh:
+        assert found(fresh, "ledger", session="t") == ids[2:]
+        assert found(fresh, "ledger") == ids
+
+
+def test_rare_words_of_a_question_count_for_more_before_anything_is_indexed(
+    db: SessionDB,
+) -> None:
+    say(db, *[f"gateway deploy status {number}" for number in range(300)])
+    db.create_session("t", "cli")
+    (answer,) = db.append_messages("t", [{"role": "user", "content": "marmalade it was"}]).ids
+    say(db, *["gateway deploy status"] * 300)
+    hits = db.search("why did the gateway deploy want marmalade?", per="message").hits
+    assert answer in [hit.message_id for hit in hits[:3]]
+
+
+def test_words_that_are_rare_together_are_found_however_far_back(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_any, "_LISTED", 20)
+    monkeypatch.setattr(search_any, "_LISTED_IN_ALL", 80)
+    (answer,) = say(db, "the audit logs are kept in the cellar")
+    for word in ("audit", "logs", "kept", "months"):
+        say(db, *[f"{word} of number {number}" for number in range(500)])
+    settle(db)
+    found = db.search("how many months are audit logs kept?", per="message", limit=5)
+    assert found.hits[0].message_id == answer
+
+
 def test_deleting_takes_the_words_out_of_the_index(db: SessionDB) -> None:
     say(db, "ledger 数据库", "ledger")
     settle(db)
@@ -257,6 +294,11 @@ def test_one_giant_conversation_does_not_hide_the_others(db: SessionDB) -> None:
     settle(db)
     hits = db.search("ledger", limit=13).hits
     assert {hit.session_id for hit in hits} == {"s", *(f"old{number}" for number in range(12))}
+    (between,) = db.append_messages("old0", [{"role": "user", "content": "ledger now"}]).ids
+    say(db, *["ledger"] * 3000)
+    hits = db.search("ledger", limit=13).hits
+    assert {hit.session_id for hit in hits} == {"s", *(f"old{number}" for number in range(12))}
+    assert between in [hit.message_id for hit in hits]
 
 
 def test_half_an_index_of_the_size_of_the_text(db: SessionDB, home_path: Path) -> None:

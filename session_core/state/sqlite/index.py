@@ -20,12 +20,12 @@ from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("indexing")
 
-LAG = 1500
+LAG = 1000
 """With so many messages above the mark the index is brought up to date."""
 
-_BATCH = 800
+_BATCH = 512
 _BATCH_CHARACTERS = 500_000
-"""A batch holds the lock for about fifteen milliseconds; smaller ones cost more in all."""
+"""A batch holds the lock for about ten milliseconds; smaller ones cost more in all."""
 
 _CHUNK = 500
 _MARK = "indexed_to"

@@ -81,6 +81,15 @@ ORDER BY m.id DESC LIMIT 2000
 SELECT 1 FROM sqlite_master
 WHERE type = 'trigger' AND name = 'messages_fts_trigram_insert' AND sql LIKE '%role%'
 
+-- name: list_glued_codes
+SELECT DISTINCT substr(term, 1, 5) FROM temp.ms_words
+WHERE term >= 'u0' AND term < 'ug' AND length(term) > 5
+  AND substr(term, 2, 4) NOT GLOB '*[^0-9a-f]*'
+
+-- name: list_escaped
+SELECT coalesce(CAST(content AS TEXT), ''), coalesce(tool_calls, '') FROM messages
+WHERE id > ? AND id <= ? AND (instr(content, '\u') OR instr(tool_calls, '\u'))
+
 -- name: get_word_index_end
 SELECT max(id) FROM messages_fts_docsize
 

@@ -34,7 +34,7 @@ _LISTED = 4000
 _LISTED_IN_ALL = 30_000
 _PROBED = 5
 _OF_PROBE = 100
-_FILTERED = 1000
+_FILTERED, _MOST_FILTERED = 1000, 6000
 _READ = 200
 
 
@@ -66,18 +66,19 @@ class Term:
 
 
 class _Listed:
-    """The newest messages that have a term."""
+    """The newest messages that have a term, those above the index first."""
 
-    def __init__(self, task: Task, term: Term, top: int) -> None:
+    def __init__(self, task: Task, term: Term, top: int, tail: dict[int, str]) -> None:
         self.term = term
-        self.ids: set[int] = set()
-        self.newest: list[int] = []
+        self.newest = [one for one, text in reversed(tail.items()) if term.there(text)]
+        self.ids = set(self.newest)
         self.weight = 0.0
         """What it is worth that a message has it."""
         self.done = False
         self._task = task
         self._plan = search_plan.make(task.handle, term.node, coded=False)
-        self._top = self.floor = max(task.low, min(top, self._plan.covered_to + 1))
+        self._top = top
+        self.floor = max(task.low, min(top, self._plan.covered_to + 1))
         self.go_on()
 
     def go_on(self) -> None:
@@ -86,7 +87,7 @@ class _Listed:
             self._task.handle, self._plan.lookups, self._task.low, self.floor, _LISTED
         )
         self.ids.update(ids)
-        self.newest = self.newest or ids[:_READ]
+        self.newest = [*self.newest, *ids][:_READ]
         looked_at = self._top - (self._task.low if self.done else self.floor)
         share = (len(self.ids) + 0.5) / (max(looked_at, len(self.ids)) + 1)
         self.weight = 1 + 0.5 * -math.log(share)
@@ -109,7 +110,10 @@ def either(found_terms: list[Term]) -> Node:
 
 def gather(task: Task, found_terms: list[Term], top: int) -> Block:
     """Return the messages that have the most of the terms, of the whole home."""
-    lists = sorted((_Listed(task, term, top) for term in found_terms), key=lambda one: -one.weight)
+    texts = search_rows.tail_texts(task)
+    tail = {one: text for one, text in (texts or {}).items() if task.low <= one < top}
+    lists = [_Listed(task, term, top, tail) for term in found_terms]
+    lists.sort(key=lambda one: one.weight, reverse=True)
     room = _LISTED_IN_ALL - sum(len(one.ids) for one in lists)
     for one in lists:
         while not one.done and room > 0:
@@ -117,7 +121,8 @@ def gather(task: Task, found_terms: list[Term], top: int) -> Block:
             room -= _LISTED
     known = dict(_known(task, lists, top))
     matches = search_rows.loaded(task, list(islice(_passing(task, known), _READ)))
-    matches += _from_tail(task, lists, top)
+    if texts is None:
+        matches += _newest(task, found_terms, top)
     for match in matches:
         match.score = _worth(match.folded, lists)
     floor = max((one.floor for one in lists if not one.done), default=task.low)
@@ -172,7 +177,7 @@ def _passing(task: Task, known: dict[int, float]) -> Iterator[int]:
     """Yield those that pass the filters, the best first, a few of each session."""
     ranked = sorted(known, key=lambda one: (known[one], one), reverse=True)
     counted: Counter[str] = Counter()
-    for start in range(0, len(ranked), _FILTERED):
+    for start in range(0, min(len(ranked), _MOST_FILTERED), _FILTERED):
         rows = search_rows.sizes(task, ranked[start : start + _FILTERED])
         rows.sort(key=lambda row: _by_length(known[row[0]], row[2] or 0), reverse=True)
         for message_id, session_id, _ in rows:
@@ -191,22 +196,15 @@ def _by_length(worth: float, length: int) -> float:
     return worth / (0.6 + 0.4 * length / search_rank.USUAL_LENGTH)
 
 
-def _from_tail(task: Task, lists: list[_Listed], top: int) -> list[Match]:
-    """Return the best of what is above the index, or the newest of it where that is too much."""
-    low = max(task.plan.covered_to + 1, task.low)
-    texts = search_rows.tail_texts(task.handle, low) if task.plan.covered_to else None
-    if texts is None:
-        terms = [one.term for one in lists]
-        newest = replace(
-            task,
-            plan=replace(task.plan, lookups=()),
-            test=lambda folded: any(term.there(folded) for term in terms),
-            per_session=False,
-        )
-        return search_scan.gather(newest, top).matches
-    likely = {one: _worth(text, lists) for one, text in texts.items() if low <= one < top}
-    best = nlargest(_READ, (one for one in likely if likely[one]), key=likely.__getitem__)
-    return search_rows.loaded(task, best)
+def _newest(task: Task, found_terms: list[Term], top: int) -> list[Match]:
+    """Return the newest messages that have any of the terms, where no index tells the best."""
+    newest = replace(
+        task,
+        plan=replace(task.plan, lookups=()),
+        test=lambda folded: any(term.there(folded) for term in found_terms),
+        per_session=False,
+    )
+    return search_scan.gather(newest, top).matches
 
 
 def _term(handle: Handle, piece: str) -> Term:

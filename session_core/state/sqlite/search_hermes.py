@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from session_core.state import query as queries
@@ -31,7 +31,14 @@ _CODED_ROW = '("json" OR "function")'
 """What every row of multi-part content, and every row that calls a tool, has in the word index."""
 
 _CODE = re.compile(r"\\u([0-9a-f]{4})")
+_BEFORE = re.compile(r"\\(u[0-9a-fA-F]{4})(?=[0-9A-Za-z])")
+_NO_WORD = re.compile(r"^[\W_]+(?=.)")
+_GLUED = "glued_codes"
+_MOST_NEWER = 2000
 _MOST_GRAMS = 400
+_WORDS_VOCABULARY = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS temp.ms_words USING fts5vocab(main, messages_fts, row)"
+)
 _VOCABULARY = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS temp.ms_vocabulary"
     " USING fts5vocab(main, messages_fts_trigram, row)"
@@ -160,10 +167,12 @@ def _without_not(node: Node) -> Node:
 def _hidden(handle: Handle, node: Node) -> str | None:
     """Return what finds words that JSON hides, None if it hides none of them."""
     hidden: dict[Leaf, str] = {}
+    glue = _glue(handle)
     for leaf in set(queries.leaves(node)):
         plain = word(leaf)
-        if plain is not None and Lookup(WORDS, _as_hidden(_start(leaf))).finds_any(handle):
-            hidden[leaf] = f"({plain} OR {_as_hidden(leaf)})"
+        probe = Lookup(WORDS, _as_hidden(_start(leaf), glue))
+        if plain is not None and probe.finds_any(handle):
+            hidden[leaf] = f"({plain} OR {_as_hidden(leaf, glue)})"
     if not hidden:
         return None
     match = queries.expression(node, lambda leaf: hidden.get(leaf) or word(leaf))
@@ -176,23 +185,38 @@ def _start(leaf: Leaf) -> Leaf:
     return Leaf(words[0]) if len(words) > 1 else leaf
 
 
-def _as_hidden(leaf: Leaf) -> str:
+def _as_hidden(leaf: Leaf, glue: Sequence[str]) -> str:
     """Return what the word index is asked for a leaf as JSON hides it.
 
-    A line feed or a tab before a word is `n` or `t` there, and part of the word; what is not ASCII
-    is a row of codes, with the case as it was typed.
+    An escaped character before a word is part of the word there, as `n` or `u201c`; what is not
+    ASCII is a row of codes, with the case as it was typed.
     """
-    if leaf.text.isascii():
-        star = "*" if leaf.prefix else ""
-        glued = (queries.quoted(f"{escape}{leaf.text}") + star for escape in "ntrbf")
-        return f"({' OR '.join(glued)})"
-    forms = [leaf.text, leaf.text.lower(), leaf.text.upper(), leaf.text.capitalize()]
-    phrases = [queries.quoted(_as_words(form)) + "*" for form in dict.fromkeys(forms)]
-    return f"({' OR '.join(phrases)})"
+    text = _NO_WORD.sub("", leaf.text)
+    if text.isascii():
+        phrases, star = [f"{before}{text}" for before in glue], "*" if leaf.prefix else ""
+    else:
+        forms = dict.fromkeys((text, text.lower(), text.upper(), text.capitalize()))
+        befores = ("", *glue) if text[0].isascii() else ("",)
+        phrases, star = [f"{one}{_as_words(form)}" for form in forms for one in befores], "*"
+    return f"({' OR '.join(queries.quoted(phrase) + star for phrase in phrases)})"
 
 
 def _as_words(text: str) -> str:
-    return _CODE.sub(r" u\1", json.dumps(text)[1:-1])
+    return _CODE.sub(r" u\1", json.dumps(text)[1:-1]).strip()
+
+
+def _glue(handle: Handle) -> list[str]:
+    """Return what stands before a word as part of it: escapes, and the codes that do so here."""
+    end = index_end(handle)
+    last, codes = handle.kept.get(_GLUED, (-_MOST_NEWER, set()))
+    if end - last >= _MOST_NEWER:
+        handle.run(_WORDS_VOCABULARY)
+        codes = {code for (code,) in handle.values(SQL["list_glued_codes"])}
+    elif end > last:
+        newer = handle.values(SQL["list_escaped"], (last, end))
+        codes |= {code.lower() for row in newer for text in row for code in _BEFORE.findall(text)}
+    handle.kept[_GLUED] = end, codes
+    return ["n", "t", "r", "b", "f", *sorted(codes)]
 
 
 def _trigrams(handle: Handle, needle: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from session_core.state import searchable
-from session_core.state.sqlite import blocks
+from session_core.state.sqlite import blocks, index
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_hermes import Lookup
 from session_core.state.sqlite.search_plan import Plan
@@ -164,12 +164,14 @@ def session_texts(task: Task, sessions: list[str], low: int, below: int) -> Iter
             return
 
 
-def tail_texts(handle: Handle, low: int) -> dict[int, str] | None:
+def tail_texts(task: Task) -> dict[int, str] | None:
     """Return the folded texts above the index by id, None if they are too many to keep.
 
     They are kept from one search to the next.
     """
-    if handle.kept.get(_TOO_LONG) == low:
+    handle, low = task.handle, task.plan.covered_to + 1
+    indexed = task.plan.covered_to or index.is_ours(handle)
+    if not indexed or handle.kept.get(_TOO_LONG) == low:
         return None
     kept = _kept_tail(handle, low)
     bounds = {"above": max(next(reversed(kept), 0), low - 1), "count": _TAIL_ROWS + 1}
@@ -182,25 +184,27 @@ def tail_texts(handle: Handle, low: int) -> dict[int, str] | None:
         if len(kept) > _TAIL_ROWS or room <= 0:
             handle.kept[_TOO_LONG] = low
             return None
+    # A writer may roll back, so it keeps nothing.
     if not handle.connection.total_changes:
-        handle.kept[_TAIL] = kept
+        handle.kept[_TAIL] = low, kept
     return kept
 
 
 def _kept_tail(handle: Handle, low: int) -> dict[int, str]:
     """Return what was read of it before, as far as it still holds.
 
-    A writer may roll back, so it keeps nothing. Where somebody else committed and there are now
-    other rows than before among those read, some were brought back: all are read again.
+    Where somebody else committed and there are now other rows than before among those read, some
+    were brought back: all are read again.
     """
-    kept: dict[int, str] = handle.kept.get(_TAIL, {})
-    if not kept or handle.connection.total_changes:
+    kept: dict[int, str]
+    kept_from, kept = handle.kept.pop(_TAIL, (low, {}))
+    if kept_from > low or handle.connection.total_changes:
         return {}
-    if next(iter(kept)) < low:
+    if kept_from < low:
         kept = {one: text for one, text in kept.items() if one >= low}
     if kept and not handle.seen.get(_TAIL):
-        ends = (next(iter(kept)), next(reversed(kept)))
-        if handle.value(SQL["count_between"], ends) != len(kept):
+        known = low, next(reversed(kept))
+        if handle.value(SQL["count_between"], known) != len(kept):
             kept = {}
     handle.seen[_TAIL] = True
     return kept

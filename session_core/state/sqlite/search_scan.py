@@ -176,7 +176,7 @@ def _scan(filling: _Gathering, low: int, below: int) -> int | None:
 
 def _take_tail(filling: _Gathering, low: int, below: int) -> int | None:
     """Add what is above the index; return where it was full, None if all of it was looked at."""
-    texts = tail_texts(filling.task.handle, low) if filling.task.plan.covered_to else None
+    texts = tail_texts(filling.task)
     if texts is not None:
         test, needle = filling.task.test, filling.task.needle
         likely = [pair for pair in texts.items() if needle in pair[1]]
