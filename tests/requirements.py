@@ -487,7 +487,9 @@ REQUIREMENTS = {
         "design 12",
         "Waiting ends with the commit of anybody.",
         _FEED,
-        "waiting_ends_with_a_commit_of_another_instance",
+        "waiting_ends_with_a_commit_of_any_instance",
+        "a_commit_before_the_wait_is_not_missed",
+        "a_commit_that_another_thread_has_heard_of_is_not_missed",
     ),
     # -- beside Hermes -----------------------------------------------------------------------
     "interop:reads": _of(

@@ -1,7 +1,8 @@
 """`AsyncSessionDB`: the same database for coroutines, each call in a worker thread.
 
 It holds no logic: each name below is the method of that name. A call that was begun is finished
-even if its task is cancelled, since a commit cannot be called off half-way.
+even if its task is cancelled, since a commit cannot be called off half-way; only waiting for a
+change ends at once.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+import anyio
 from anyio import to_thread
 
-from session_core.state.contract import StateDatabase
+from session_core.state.contract import StateDatabase, Stop
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
+    from session_core.models import Changes, HomeKind
+
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_POLL_S = 0.05
 
 
 def _in_thread(
@@ -58,6 +64,38 @@ class AsyncSessionDB:
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
         """Run a function of the database, in one worker thread."""
         return await to_thread.run_sync(step, self.db)
+
+    async def changes(
+        self,
+        cursor: str | None = None,
+        *,
+        session: str | None = None,
+        limit: int = 100,
+        timeout_s: float = 0.0,
+        stop: Stop | None = None,
+    ) -> Changes:
+        """Return what was committed since `cursor`; without one, from now on.
+
+        Where there is nothing yet it is waited for, until `stop` is set or the time is over.
+        """
+        # Waiting takes no thread, so that many may wait, and one that is cancelled ends at once.
+        deadline = anyio.current_time() + timeout_s
+        while True:
+            look = partial(self.db.changes, cursor, session=session, limit=limit)
+            found = await to_thread.run_sync(look)
+            left = deadline - anyio.current_time()
+            if found.events or found.gap or not left > 0 or (stop is not None and stop.is_set()):
+                return found
+            cursor = found.cursor
+            await anyio.sleep(min(_POLL_S, left))
+
+    async def kind(self) -> HomeKind:
+        """Whose home this is."""
+        return await to_thread.run_sync(lambda: self.db.kind)
+
+    async def has_routing(self) -> bool:
+        """Whether this database keeps routes."""
+        return await to_thread.run_sync(lambda: self.db.has_routing)
 
     close = _in_thread(StateDatabase.close)
     get_meta = _in_thread(StateDatabase.get_meta)
@@ -121,5 +159,3 @@ class AsyncSessionDB:
     drifted_sessions = _in_thread(StateDatabase.drifted_sessions)
     check_integrity = _in_thread(StateDatabase.check_integrity)
     sizes = _in_thread(StateDatabase.sizes)
-    changes = _in_thread(StateDatabase.changes)
-    wait_for_change = _in_thread(StateDatabase.wait_for_change)

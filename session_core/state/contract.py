@@ -37,6 +37,16 @@ from session_core.models import (
 )
 
 
+class Stop(Protocol):
+    """What tells a call that waits to stop: a `threading.Event` is one."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for it, at most so many seconds."""
+
+
 class StateDatabase(Protocol):
     """Sessions, messages, lineage, lists, search, upkeep and the change feed of one home."""
 
@@ -377,9 +387,15 @@ class StateDatabase(Protocol):
     # -- the change feed ---------------------------------------------------------------------
 
     def changes(
-        self, cursor: str | None = None, *, session: str | None = None, limit: int = 100
+        self,
+        cursor: str | None = None,
+        *,
+        session: str | None = None,
+        limit: int = 100,
+        timeout_s: float = 0.0,
+        stop: Stop | None = None,
     ) -> Changes:
-        """Return what was committed since `cursor`; without one, a cursor that starts now."""
+        """Return what was committed since `cursor`; without one, from now on.
 
-    def wait_for_change(self, timeout_s: float, *, stop: Any = None) -> bool:
-        """Wait until anybody commits, `stop` is set or the time is over; say whether one did."""
+        Where there is nothing yet it is waited for, until `stop` is set or the time is over.
+        """

@@ -30,7 +30,7 @@ class Engine(Protocol):
         """What it is called in `ENGINES`."""
         ...
 
-    def __call__(self, home: Path) -> StateDatabase:
+    def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
         """Open the database; every call returns an instance of its own."""
         ...
 
@@ -46,13 +46,13 @@ class Sqlite:
     name: str
     schema: int | None = None
 
-    def __call__(self, home: Path) -> StateDatabase:
+    def __call__(self, home: Path, *, patience_s: float = 20.0) -> StateDatabase:
         """Open the database; every call returns an instance of its own."""
         path = home / "state.db"
         if self.schema is not None and not path.exists():
             home.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(_empty(self.schema), path)
-        return SessionDB(path)
+        return SessionDB(path, patience_s=patience_s)
 
     def strange(self, home: Path, sql: str, *values: Any) -> int:
         """Change it as a careless process beside us would: no checks, no instance of ours."""

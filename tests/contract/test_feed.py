@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import pytest
 
-from session_core import Event, InvalidInput, StateDatabase
+from session_core import AsyncSessionDB, Event, InvalidInput, StateDatabase
 from tests.contract.engines import where_there_is
 
 Open = Callable[[], StateDatabase]
@@ -349,62 +351,139 @@ def test_a_limit_below_one_is_invalid_input(db: StateDatabase) -> None:
 
 def test_waiting_ends_without_a_change(db: StateDatabase) -> None:
     db.create_session("s", "cli")
-    db.changes()
-    assert db.wait_for_change(0.06) is False
-    assert db.wait_for_change(0) is False
+    cursor = db.changes().cursor
+    assert db.changes(cursor, timeout_s=0.06).events == []
 
 
-def test_a_commit_between_looking_and_waiting_is_not_missed(
-    db: StateDatabase, other: StateDatabase
-) -> None:
+def test_a_commit_before_the_wait_is_not_missed(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
-    db.changes()
+    cursor = db.changes().cursor
     other.append_message("s", "user", "meanwhile")
-    assert db.wait_for_change(5) is True
-    assert db.wait_for_change(0) is False
+    found = db.changes(cursor, timeout_s=20)
+    assert [event.text for event in found.events] == ["meanwhile"]
+    assert db.changes(found.cursor).events == []
 
 
-def test_waiting_ends_with_a_commit_of_another_instance(
+def test_a_commit_that_another_thread_has_heard_of_is_not_missed(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     db.create_session("s", "cli")
-    db.changes()
-    ready, heard = threading.Event(), []
+    first, second = db.changes().cursor, db.changes(session="s").cursor
+    other.append_message("s", "user", "for both")
+    with ThreadPoolExecutor(1) as pool:
+        heard = pool.submit(db.changes, first).result()
+    for found in (heard, db.changes(second, timeout_s=20)):
+        assert [event.text for event in found.events] == ["for both"]
+
+
+@pytest.mark.parametrize("writer", ["other", "db"])
+def test_waiting_ends_with_a_commit_of_any_instance(
+    db: StateDatabase, other: StateDatabase, writer: str
+) -> None:
+    db.create_session("s", "cli")
+    ready, heard = _Looks(), []
 
     def wait() -> None:
-        db.changes()
-        ready.set()
-        heard.append(db.wait_for_change(20))
+        heard.extend(db.changes(timeout_s=20, stop=ready).events)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    assert ready.wait(5)
-    other.append_message("s", "user", "now")
-    waiting.join(5)
-    assert heard == [True]
+    assert ready.looked.wait(5)
+    {"other": other, "db": db}[writer].append_message("s", "user", "now")
+    waiting.join(20)
+    assert [event.text for event in heard] == ["now"]
 
 
-def test_waiting_ends_with_a_commit_of_this_instance(db: StateDatabase) -> None:
-    db.create_session("s", "cli")
-    db.changes()
-    db.append_message("s", "user", "mine")
-    assert db.wait_for_change(5) is True
+def test_waiting_goes_on_over_a_commit_that_says_nothing_of_the_session(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    for name in ("s", "t"):
+        db.create_session(name, "cli")
+    ready, heard = _Looks(), []
+    cursor = db.changes(session="s").cursor
+
+    def wait() -> None:
+        heard.extend(db.changes(cursor, timeout_s=20, stop=ready).events)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert ready.looked.wait(5)
+    other.append_message("t", "user", "elsewhere")
+    ready.looked.clear()
+    assert ready.looked.wait(5)
+    other.append_message("s", "user", "here")
+    waiting.join(20)
+    assert [event.text for event in heard] == ["here"]
 
 
-def test_waiting_stops_at_once_when_it_is_told(db: StateDatabase) -> None:
+def test_waiting_stops_when_it_is_told(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     stop = threading.Event()
     stop.set()
-    began = time.monotonic()
-    assert db.wait_for_change(20, stop=stop) is False
-    assert time.monotonic() - began < 1
+    found = db.changes(timeout_s=float("inf"), stop=stop)
+    assert (found.events, found.gap) == ([], False)
 
 
 def test_waiting_on_a_home_without_a_database_hears_of_its_first_message(
     db: StateDatabase, other: StateDatabase
 ) -> None:
     cursor = db.changes().cursor
-    assert db.wait_for_change(0) is False
+    assert db.changes(cursor).events == []
     other.append_message("s", "user", "first", create={"source": "cli"})
-    assert db.wait_for_change(5) is True
-    assert texts(db, cursor) == ["first"]
+    found = db.changes(cursor, timeout_s=20)
+    assert [event.text for event in found.events if event.type == "message"] == ["first"]
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan")])
+def test_a_time_to_wait_that_makes_no_sense_is_invalid_input(
+    db: StateDatabase, timeout: float
+) -> None:
+    with pytest.raises(InvalidInput, match="timeout_s"):
+        db.changes(timeout_s=timeout)
+
+
+def test_nobody_waits_inside_of_a_transaction(db: StateDatabase) -> None:
+    with db.transaction():
+        db.create_session("s", "cli")
+        with pytest.raises(InvalidInput, match="transaction"):
+            db.changes(timeout_s=1)
+
+
+@pytest.mark.anyio
+async def test_a_hundred_coroutines_wait_at_once_and_keep_nobody_out(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    face = AsyncSessionDB(db)
+    await face.create_session("s", "cli")
+    cursor = (await face.changes()).cursor
+    heard: list[str | None] = []
+
+    async def wait() -> None:
+        found = await face.changes(cursor, timeout_s=30)
+        heard.extend(event.text for event in found.events)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(100):
+            tasks.start_soon(wait)
+        await face.append_message("s", "user", "all of you")
+    assert heard == ["all of you"] * 100
+
+
+@pytest.mark.anyio
+async def test_a_coroutine_that_waits_is_cancelled_at_once(db: StateDatabase) -> None:
+    face = AsyncSessionDB(db)
+    with anyio.move_on_after(0.1) as scope:
+        await face.changes(timeout_s=float("inf"))
+    assert scope.cancelled_caught
+
+
+class _Looks(threading.Event):
+    """A stop that is never set, and says when the caller has looked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.looked.set()
+        return super().wait(timeout)

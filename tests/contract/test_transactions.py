@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from session_core import (
+    Busy,
     InvalidInput,
     NotFound,
     Revision,
@@ -289,6 +290,32 @@ def test_a_transaction_of_one_thread_is_not_that_of_another(db: StateDatabase) -
 
     assert together(hold, look)[1] == []
     assert texts(db) == ["theirs"]
+
+
+def test_a_thread_that_waits_for_the_transaction_of_another_gives_up_in_time(
+    engine: Engine, home_path: Path
+) -> None:
+    impatient = engine(home_path, patience_s=0.2)
+    try:
+        impatient.create_session("s", "cli")
+        with ThreadPoolExecutor(1) as pool, impatient.transaction():
+            impatient.append_message("s", "user", "mine")
+            with pytest.raises(Busy, match="this process"):
+                pool.submit(impatient.append_message, "s", "user", "theirs").result(20)
+            with pytest.raises(Busy, match="this process"):
+                pool.submit(lambda: impatient.transaction().__enter__()).result(20)
+        impatient.append_message("s", "user", "after it")
+        assert texts(impatient) == ["mine", "after it"]
+    finally:
+        impatient.close()
+
+
+@pytest.mark.parametrize("patience", [-1.0, float("nan")])
+def test_a_patience_that_makes_no_sense_is_invalid_input(
+    engine: Engine, home_path: Path, patience: float
+) -> None:
+    with pytest.raises(InvalidInput, match="patience_s"):
+        engine(home_path, patience_s=patience)
 
 
 def test_a_reader_sees_one_moment(db: StateDatabase, other: StateDatabase) -> None:

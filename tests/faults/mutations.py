@@ -209,7 +209,7 @@ READING = frozenset(
         *("sanitize_title",),
         *("get_conversation_root", "get_compression_lineage", "children", "list_sessions"),
         *("summarize", "find_sessions", "search", "drifted_sessions", "check_integrity"),
-        *("sizes", "changes", "wait_for_change", "has_routing", "in_transaction"),
+        *("sizes", "changes", "has_routing", "in_transaction"),
         *("get_gateway_routing_entry",),
         *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
         *("gateway_routing_scopes", "find_latest_session_for_peer"),

@@ -76,8 +76,7 @@ def test_what_they_commit_is_heard_and_told_once(theirs, ours):
     cursor = ours.changes().cursor
     theirs.call("create_session", "fresh", "telegram")
     message_id = theirs.call("append_message", "fresh", "user", "a word for the feed")
-    assert ours.wait_for_change(5.0)
-    told = ours.changes(cursor)
+    told = ours.changes(cursor, timeout_s=20)
     assert [(event.type, event.session_id) for event in told.events] == [
         ("session_started", "fresh"),
         ("message", "fresh"),

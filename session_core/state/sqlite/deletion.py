@@ -58,6 +58,12 @@ class Pace:
         self.room = int(min(max(wanted, _LEAST_BYTES), 2 * self.room, _MOST_BYTES))
 
 
+def there(handle: Handle, session_ids: Sequence[str]) -> list[str]:
+    """Return those of the sessions that are there, each once."""
+    given = dict.fromkeys(session_ids)
+    return [each for each in given if handle.value(SQL["has_session"], (each,)) is not None]
+
+
 def delete_some(handle: Handle, session_ids: Sequence[str], room: int) -> tuple[int, set[str]]:
     """Delete as much as there is room for; return how many are done with, and what is gone."""
     taken = _Taken(handle, room)

@@ -15,20 +15,22 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from session_core.errors import InvalidInput
+from session_core.errors import Busy, InvalidInput
 from session_core.models import Changes, Event
 from session_core.state.content import decode, plain_text
+from session_core.state.contract import Stop
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.opening import MARK
 from session_core.state.sqlite.position import ANCHORS, Ends, Position, Row, message_check
-from session_core.state.sqlite.store import Store
+from session_core.state.sqlite.store import Store, fit_to_bind
 from session_core.state.sqlite.watch import BUSY, State, Watch
 
 SQL = blocks.load("feed")
 
 _MAKING = threading.Lock()
 _POLL_S = 0.05
+
 _TEXT_CHARACTERS = 500
 _CHEAP_SCAN_S = 0.02
 _SCAN_SHARE = 20
@@ -39,63 +41,70 @@ class Feed(Store):
     """What was committed since a cursor."""
 
     def changes(
-        self, cursor: str | None = None, *, session: str | None = None, limit: int = 100
+        self,
+        cursor: str | None = None,
+        *,
+        session: str | None = None,
+        limit: int = 100,
+        timeout_s: float = 0.0,
+        stop: Stop | None = None,
     ) -> Changes:
-        """Return what was committed since `cursor`; without one, a cursor that starts now.
+        """Return what was committed since `cursor`; without one, from now on.
 
         New sessions come before the messages, the ends of sessions after them. With more than
         `limit` the cursor goes on behind the last one. `gap` says that the cursor is of another
         database or of a later state of this one; the new cursor follows from now on.
+        Where there is nothing yet it is waited for, until `stop` is set or the time is over.
 
         Raises:
             InvalidInput: the cursor is malformed, or is that of another session.
         """
         if limit < 1:
             raise InvalidInput(f"limit is {limit}; at least 1")
-        position = None if cursor is None else Position.decode(cursor)
-        if position is not None and session not in (None, position.session):
-            raise InvalidInput("a cursor of another session; pass it with the same or without")
-        try:
-            return self._look(position, session, limit)
-        except (OverflowError, UnicodeEncodeError) as error:
-            raise InvalidInput("no such session, or a malformed cursor") from error
-
-    def wait_for_change(self, timeout_s: float, *, stop: Any = None) -> bool:
-        """Wait until anybody commits, `stop` is set or the time is over; say whether one did.
-
-        What was committed since this thread called `changes` counts, so that nothing is missed
-        between the two. It may also say yes where `changes` has put off a costly look until now.
-        """
+        if not timeout_s >= 0:
+            raise InvalidInput(f"timeout_s is {timeout_s}; at least 0")
+        if timeout_s and self.in_transaction:
+            raise InvalidInput("a transaction of this thread is open; wait after it")
         pause = time.sleep if stop is None else stop.wait
-        deadline = time.monotonic() + timeout_s
-        while not (stop is not None and stop.is_set()):
-            self._check_alive()
-            with self._errors():
-                if self._watch.changed() or self._scans.is_owed():
-                    return True
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            pause(min(_POLL_S, left))
-        return False
+        until = time.monotonic() + timeout_s
+        while True:
+            over = time.monotonic() >= until or (stop is not None and stop.is_set())
+            try:
+                found = self._look(cursor, session, limit)
+            except Busy:
+                if over:
+                    raise
+            else:
+                if found.events or found.gap or over:
+                    return found
+                cursor = found.cursor
+            pause(max(0.0, min(_POLL_S, until - time.monotonic())))
 
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
         super().close()
         self._watch.close()
 
-    def _look(self, position: Position | None, session: str | None, limit: int) -> Changes:
+    def _look(self, cursor: str | None, session: str | None, limit: int) -> Changes:
         """Look at what is committed, also inside of a transaction, whose changes are not yet."""
         self._check_alive()
-        with self._errors():
-            state = self._watch.look()
+        position = None if cursor is None else Position.decode(cursor)
+        if position is not None and session not in (None, position.session):
+            raise InvalidInput("a cursor of another session; pass it with the same or without")
+        with self._errors(), fit_to_bind():
+            state = self._watch.state()
+            if cursor is not None and self._watch.has_seen(cursor, state):
+                return Changes([], cursor)
             handle = self._reader()
             try:
                 with handle.snapshot():
                     look = _Look(handle, self._clock(), self._scans, state)
-                    return look.since(position, limit) if position else look.start(session)
+                    found = look.since(position, limit) if position else look.start(session)
             finally:
                 self._open.give_back(handle)
+        if not found.events and not look.put_off:
+            self._watch.note(found.cursor, state)
+        return found
 
     @property
     def _watch(self) -> Watch:
@@ -127,11 +136,6 @@ class _Scans:
         self._after = 0.0
         self._rows: list[Row] = []
         self._due_at = 0.0
-        self._owed = False
-
-    def is_owed(self) -> bool:
-        """Whether a look that was put off may be taken now."""
-        return self._owed and time.monotonic() >= self._due_at
 
     def ended(self, handle: Handle, after: float, state: State) -> list[Row] | None:
         """Return the sessions that ended after a time; None where that must wait."""
@@ -139,12 +143,11 @@ class _Scans:
             if self._state != state or state == BUSY or after < self._after:
                 began = time.monotonic()
                 if began < self._due_at:
-                    self._owed = True
                     return None
                 self._rows = handle.values(SQL["list_ended"], (after,))
                 took = time.monotonic() - began
                 self._due_at = began + took * _SCAN_SHARE if took > _CHEAP_SCAN_S else 0.0
-                self._state, self._after, self._owed = state, after, False
+                self._state, self._after = state, after
             return [row for row in self._rows if row[1] >= after]
 
 
@@ -156,6 +159,8 @@ class _Look:
         self._now = now
         self._scans = scans
         self._state = state
+        self.put_off = False
+        """Whether ends of sessions may be there that were not looked for."""
         self._mark = _mark(handle)
         self._high = _high_water(handle)
 
@@ -250,6 +255,7 @@ class _Look:
     def _ended(self, position: Position, limit: int) -> tuple[list[Event], Ends]:
         rows = self._ended_rows(position) if limit > 0 else None
         if rows is None:
+            self.put_off = True
             return [], position.ends
         fresh, ends = position.ends.follow(rows, limit, self._now)
         return [_end_event(row) for row in fresh], ends

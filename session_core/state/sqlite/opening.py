@@ -167,6 +167,7 @@ def empty_handle() -> Handle:
     """Return what a home holds before its first write."""
     handle = Handle(driver.connect("file::memory:", busy_timeout_s=0))
     handle.stands_in = True
+    handle.connection.execute("PRAGMA foreign_keys=ON")
     for name in ("schema", "index"):
         for statement in blocks.statements(name):
             handle.run(statement)

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -73,6 +73,8 @@ class Store:
         self.path = Path(os.path.abspath(db_path))  # noqa: PTH100 -- no symlink is resolved
         if os.path.isdir(self.path):  # noqa: PTH112 -- a folder that may not be looked at raises none
             raise InvalidInput(f"{self.path} is a directory; name the database file in it")
+        if not patience_s >= 0:
+            raise InvalidInput(f"patience_s is {patience_s}; at least 0")
         self.read_only = read_only
         self._patience_s = patience_s
         self._clock = clock
@@ -135,7 +137,7 @@ class Store:
         self._check_alive()
         writer = self._open.writer
         inside = writer.current if writer else None
-        with self._errors(), _fit_to_bind():
+        with self._errors(), fit_to_bind():
             if inside is not None:
                 inside.seen.clear()
                 return look(inside)
@@ -148,7 +150,13 @@ class Store:
 
     def _write(self, step: Callable[[Handle], T]) -> T:
         """Run `step` in a transaction; it may be run again, so it changes nothing else."""
-        with self._errors(), _fit_to_bind():
+        self._check_alive()
+        with self._errors(), fit_to_bind():
+            if self._open.writer is None and not self.read_only and not exists(self.path):
+                # What is refused, or changes nothing, does not bring a home into being.
+                changed, result = _rehearse(step)
+                if not changed:
+                    return result
             return self._writer().run(step)
 
     def _tidy(self) -> None:
@@ -168,9 +176,9 @@ class Store:
 
     def _busy(self) -> SessionError:
         holders = [str(holder) for holder in presence.holders(self.path)]
-        asked = f"held by {', '.join(holders)}" if holders else "held by another connection"
+        asked = ", ".join(holders) or "another connection, perhaps of this process"
         return Busy(
-            f"the database {self.path} is {asked}; let it finish or stop it, then try again",
+            f"the database {self.path} is held by {asked}; let it finish, then try again",
             holders=holders,
         )
 
@@ -278,8 +286,18 @@ class _Open:
         self.writer = self.guard = None
 
 
+def _rehearse(step: Callable[[Handle], T]) -> tuple[bool, T]:
+    """Run a step on an empty database in memory; say whether it changed anything."""
+    handle = empty_handle()
+    with closing(handle.connection):
+        before = handle.connection.total_changes
+        with handle.snapshot():
+            result = step(handle)
+        return handle.connection.total_changes > before, result
+
+
 @contextmanager
-def _fit_to_bind() -> Iterator[None]:
+def fit_to_bind() -> Iterator[None]:
     """Name what the driver says of values that no column takes, which the caller gave."""
     try:
         yield

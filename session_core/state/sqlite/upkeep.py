@@ -13,7 +13,7 @@ from functools import partial
 from session_core.errors import NotFound
 from session_core.models import Finding, Sizes
 from session_core.state.sqlite import blocks, checks, sizes
-from session_core.state.sqlite.deletion import Pace, delete_row, delete_some
+from session_core.state.sqlite.deletion import Pace, delete_row, delete_some, there
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
@@ -63,7 +63,7 @@ class Upkeep(Store):
 
     def delete_sessions(self, session_ids: Sequence[str]) -> int:
         """Delete several sessions as `delete_session` does; return how many. Acts at once."""
-        rest = list(dict.fromkeys(session_ids))
+        rest = self._read(partial(there, session_ids=session_ids))
         wanted, gone, pace = set(rest), set[str](), Pace()
         while rest:
             with self.transaction():

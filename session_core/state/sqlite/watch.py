@@ -1,12 +1,14 @@
 """Noticing that anybody committed, by asking a connection that is kept open for it.
 
-Asking is cheap, takes no lock that lasts and writes nothing. What a thread has seen is remembered
-by thread: a commit between its look at the data and its wait ends the wait at once.
+Asking is cheap, takes no lock that lasts and writes nothing. What the holders of cursors have seen
+is remembered, so that one who asks again and again costs nothing where nobody has committed; a
+cursor that is not known is looked at.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from pathlib import Path
 
 from session_core import driver
@@ -15,6 +17,8 @@ from session_core.state.sqlite.opening import open_reader
 
 State = tuple[int, ...]
 """Which file it is and how often it was changed; comparable as long as the watch is open."""
+
+_REMEMBERED = 256
 
 BUSY: State = (-1,)
 """A writer keeps everybody out just now, so that nobody can tell."""
@@ -26,8 +30,7 @@ class Watch:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._seen = threading.local()
-        self._latest: State | None = None
+        self._seen: OrderedDict[str, State] = OrderedDict()
         self._handle: Handle | None = None
         self._file: State = ()
         self._closed = False
@@ -47,19 +50,18 @@ class Watch:
                     raise
                 return BUSY
 
-    def look(self) -> State:
-        """Note what this thread sees from now on, and return it."""
-        state = self._seen.state = self._latest = self.state()
-        return state
+    def note(self, cursor: str, state: State) -> None:
+        """Remember that at a state there was nothing new to the holder of a cursor."""
+        with self._lock:
+            self._seen[cursor] = state
+            self._seen.move_to_end(cursor)
+            while len(self._seen) > _REMEMBERED:
+                self._seen.popitem(last=False)
 
-    def changed(self) -> bool:
-        """Whether anybody has committed since this thread looked, or since any did; look again."""
-        state = self.state()
-        if state == BUSY:
-            return False
-        seen = getattr(self._seen, "state", self._latest)
-        self._seen.state = state
-        return seen is not None and bool(state != seen)
+    def has_seen(self, cursor: str, state: State) -> bool:
+        """Whether nobody has committed since there was nothing new to this cursor."""
+        with self._lock:
+            return state != BUSY and self._seen.get(cursor) == state
 
     def close(self) -> None:
         """Close the connection; those who wait see no further change."""

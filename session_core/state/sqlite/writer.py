@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from session_core import driver
-from session_core.errors import InvalidInput, SessionError, StorageError
+from session_core.errors import Busy, InvalidInput, SessionError, StorageError
 from session_core.state.sqlite.handle import Handle, is_busy
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ _INDEX_ROWS = 10
 """So many rows of its search indexes does Hermes change with one of a message."""
 
 _JITTER_S = (0.02, 0.15)
+_LONGEST_WAIT_S = 1.0
 
 _AFTERWARDS_S = 0.25
 """How long a caller that has changed something does what was left over, before it returns."""
@@ -73,6 +74,7 @@ class Writer:
         self._afterwards = afterwards
         self._checkpoint = checkpoint
         self._patience_s = patience_s
+        self._wait_ms = int(min(patience_s, _LONGEST_WAIT_S) * 1000)
         self._check = check
         self._handle: Handle | None = None
         self._queue: deque[_Job] = deque()
@@ -97,7 +99,9 @@ class Writer:
                 return step(inside)
         job = _Job(step, self._deadline())
         try:
-            if self._join(job):
+            if not self._join(job, self._patience_s):
+                self._give_up(job)
+            if job.leads:
                 self._commit(self._take())
         finally:
             if job.leads or not job.done:
@@ -133,7 +137,7 @@ class Writer:
     def _tidy_once(self) -> bool:
         with self._turn():
             handle = self._opened()
-            with _in_a_hurry(handle), self._changes(0):
+            with self._in_a_hurry(), self._changes(0):
                 return self._afterwards(handle)
 
     def _follow_up(self) -> None:
@@ -159,9 +163,10 @@ class Writer:
             return True
         job = _Job(None, self._deadline())
         try:
-            if self._join(job, wait_s):
+            in_time = self._join(job, wait_s)
+            if in_time:
                 self._shut()
-            return job.leads
+            return in_time
         finally:
             self._leave(job)
 
@@ -179,22 +184,30 @@ class Writer:
         """Nobody else uses the connection meanwhile; the value is when patience ends."""
         job = _Job(None, self._deadline())
         try:
-            self._join(job)
+            if not self._join(job, self._patience_s):
+                self._give_up(job)
             with self._mutex:
                 self._queue.remove(job)
             yield job.deadline
         finally:
             self._leave(job)
 
-    def _join(self, job: _Job, wait_s: float = -1) -> bool:
-        """Queue up; return whether this caller leads now, else wait until it is done or leads."""
+    def _join(self, job: _Job, wait_s: float) -> bool:
+        """Queue up and wait until this caller leads or is done; say whether that was in time."""
         with self._mutex:
             self._queue.append(job)
             if not self._leading:
                 self._leading = job.leads = True
                 return True
-        job.turn.acquire(timeout=wait_s)
-        return job.leads
+        return job.turn.acquire(timeout=min(wait_s, threading.TIMEOUT_MAX))
+
+    def _give_up(self, job: _Job) -> None:
+        """Take the job out of the queue; one that is being committed is waited for."""
+        with self._mutex:
+            if job in self._queue and not job.leads:
+                self._queue.remove(job)
+                raise Busy("a transaction of this process has the database; end it, then try again")
+        job.turn.acquire()
 
     def _take(self) -> list[_Job]:
         with self._mutex:
@@ -291,12 +304,27 @@ class Writer:
             raise InvalidInput("this session database is closed; open it again")
         if self._handle is None:
             self._handle = self._open_handle()
+            self._let_wait(self._wait_ms)
         return self._handle
+
+    @contextmanager
+    def _in_a_hurry(self) -> Iterator[None]:
+        """Inside, whoever has the lock is not waited for."""
+        self._let_wait(0)
+        try:
+            yield
+        finally:
+            self._let_wait(self._wait_ms)
+
+    def _let_wait(self, milliseconds: int) -> None:
+        """Set how long one statement waits for the lock; the patience is made of such waits."""
+        if self._handle is not None:
+            self._handle.connection.execute(f"PRAGMA busy_timeout={milliseconds}")
 
     def _fold_back(self, handle: Handle) -> None:
         """Checkpoint; where that fails, the log still has all of it, and the next one does it."""
         # The change is durable already: an error now would tell its caller that it is not.
-        with _in_a_hurry(handle), suppress(driver.library().Error):
+        with self._in_a_hurry(), suppress(driver.library().Error):
             handle.connection.execute(f"PRAGMA wal_checkpoint({self._checkpoint})").fetchall()
 
 
@@ -311,16 +339,6 @@ def patiently(handle: Handle, sql: str, deadline: float) -> None:
             time.sleep(random.uniform(*_JITTER_S))  # noqa: S311 -- jitter, not a secret
         else:
             return
-
-
-@contextmanager
-def _in_a_hurry(handle: Handle) -> Iterator[None]:
-    """Inside, whoever has the lock is not waited for."""
-    handle.connection.execute("PRAGMA busy_timeout=0")
-    try:
-        yield
-    finally:
-        handle.connection.execute("PRAGMA busy_timeout=1000")
 
 
 @contextmanager
