@@ -66,18 +66,19 @@ def set_aside(path: Path, now: float) -> Path:
     A link is followed, and stays for the file that is written next.
     """
     target = Path(os.path.realpath(path))
+    target.lstat()
     aside = name_aside(target, now)
-    target.rename(aside)
+    _replace(target, aside)
     sync_folder(target.parent)
     return aside
 
 
 def name_aside(path: Path, now: float) -> Path:
-    """Return a name that is free, for what was broken in this file."""
+    """Return a name for what was broken in this file; an empty file takes it, so nobody else."""
     target = Path(os.path.realpath(path))
     stem = f"{target.name}.broken-{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}"
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(free for name in names if not os.path.lexists(free := target.with_name(name)))
+    return next(free for name in names if _take(free := target.with_name(name)))
 
 
 def sweep(folder: Path, prefix: str, *, older_than_s: float, now: float) -> int:
@@ -103,6 +104,14 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def _take(path: Path) -> bool:
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _replace(source: Path, target: Path) -> None:

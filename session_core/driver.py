@@ -78,11 +78,20 @@ def library() -> Any:
 
 
 def connect(uri: str, *, busy_timeout_s: float) -> Connection:
-    """Open a connection that begins no transaction by itself and may be used from any thread."""
+    """Open a connection that begins no transaction by itself and may be used from any thread.
+
+    Text that is no UTF-8 is read with a sign in the place of what is wrong: as an error, one byte
+    of it would take every list and search with it, and tell what stands there.
+    """
     connection = library().connect(
         uri, uri=True, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
     )
+    connection.text_factory = _text
     return cast("Connection", connection)
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "replace")
 
 
 def _load(name: Choice) -> Any:

@@ -4,6 +4,7 @@ SessionError
 ├── InvalidInput (ValueError)      an argument is wrong; nothing was changed
 ├── NotFound (LookupError)         no such session, message or database
 ├── Conflict                       somebody else was first
+│   ├── Changed                    something is no longer what it was when it was looked at
 │   └── TitleTaken (ValueError)    another session has this title
 ├── Busy                           the write lock was not to be had in time
 ├── Denied                         not permitted here
@@ -41,6 +42,10 @@ class Conflict(SessionError):
     """Somebody else was first, and nothing was changed."""
 
 
+class Changed(Conflict):
+    """What is about to be changed is no longer what it was when that was decided."""
+
+
 class TitleTaken(Conflict, ValueError):
     """Another session has this title; `holder` is its id."""
 
@@ -51,6 +56,10 @@ class TitleTaken(Conflict, ValueError):
         )
         self.title = title
         self.holder = holder
+
+    def __reduce__(self) -> tuple[type[TitleTaken], tuple[str, str]]:
+        """Return what a copy is made of, as one that goes to another process."""
+        return type(self), (self.title, self.holder)
 
 
 class Busy(SessionError):

@@ -44,7 +44,21 @@ def find_home(
     default = _hermes_default(env)
     if _is_there(default / DATABASE) or looks_like_hermes(default):
         return Home(default, "the home of Hermes")
-    return Home(_data_folder(env) / "mcp-sessions", "the data folder of this platform")
+    return Home(
+        _platform_folder(env, "XDG_DATA_HOME", "share") / "mcp-sessions",
+        "the data folder of this platform",
+    )
+
+
+def state_root(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for what is kept about homes and not in them; it need not be there."""
+    env = os.environ if environ is None else environ
+    if env.get("MCP_SESSIONS_STATE"):
+        return _absolute(env["MCP_SESSIONS_STATE"])
+    # Where a platform has one folder for all of it, a home of our own is in there by that name.
+    shared = sys.platform in ("win32", "darwin")
+    name = "mcp-sessions-state" if shared else "mcp-sessions"
+    return _platform_folder(env, "XDG_STATE_HOME", "state") / name
 
 
 def profiles(root: Path) -> dict[str, Path]:
@@ -82,12 +96,13 @@ def _hermes_default(env: Mapping[str, str]) -> Path:
     return _user_folder(env) / ".hermes"
 
 
-def _data_folder(env: Mapping[str, str]) -> Path:
+def _platform_folder(env: Mapping[str, str], variable: str, below_local: str) -> Path:
+    """Return where programs keep what is theirs; `variable` and the last name are those of XDG."""
     if sys.platform == "win32" and env.get("LOCALAPPDATA"):
         return Path(env["LOCALAPPDATA"])
     if sys.platform == "darwin":
         return _user_folder(env) / "Library" / "Application Support"
     # By its specification a relative path in there is not valid and to be ignored.
-    if Path(env.get("XDG_DATA_HOME", "")).is_absolute():
-        return Path(env["XDG_DATA_HOME"])
-    return _user_folder(env) / ".local" / "share"
+    if Path(env.get(variable, "")).is_absolute():
+        return Path(env[variable])
+    return _user_folder(env) / ".local" / below_local

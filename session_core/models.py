@@ -128,6 +128,10 @@ class Appended(int):
         appended.after = after
         return appended
 
+    def __reduce__(self) -> tuple[type[Self], tuple[int, Revision, Revision]]:
+        """Return what a copy is made of, as one that goes to another process."""
+        return type(self), (int(self), self.before, self.after)
+
 
 @dataclass(frozen=True, slots=True)
 class AppendedMany:
@@ -151,7 +155,8 @@ class SessionFilter:
     """Which sessions; every condition that is given must hold.
 
     Message counts are live rows, counted; `active_*` is the time of the last message, or of the
-    start where there is none. `project` is a folder: a working folder or git root in or below it.
+    start where there is none; in a list `started_*` is when the conversation began, as its line
+    says. `project` is a folder: a working folder or git root in or below it.
     """
 
     ids: tuple[str, ...] | None = None

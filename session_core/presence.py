@@ -20,7 +20,7 @@ from session_core import processes
 from session_core.models import Holder
 from session_core.processes import PROC, alive
 
-__all__ = ["Gateway", "Lease", "alive", "gateway", "holders", "leases"]
+__all__ = ["Gateway", "Lease", "alive", "gateway", "holders", "leases", "sidecar"]
 
 _SUFFIXES = ("", "-wal", "-shm")
 _RECORDS = ("gateway.pid", "gateway.lock", "gateway_state.json")
@@ -96,6 +96,11 @@ def holders(path: Path) -> list[Holder]:
     return [Holder(pid, processes.name(pid)) for pid in sorted(pids)]
 
 
+def sidecar(path: Path, suffix: str = "") -> Path:
+    """Return what SQLite keeps under a suffix: beside the database itself, not beside a link."""
+    return Path(os.path.realpath(path) + suffix)
+
+
 def gateway(home: Path) -> Gateway | None:
     """Return the gateway of a Hermes home if it lives.
 
@@ -169,8 +174,8 @@ def _lock_owners(path: Path) -> Iterator[int]:
 
 def _file_owners(path: Path) -> tuple[set[int], bool]:
     """Return who has a file open, and whether the files of all processes could be seen."""
-    name = os.path.basename(os.path.realpath(path))  # noqa: PTH119 -- the name that links show
-    names = {name + suffix + gone for suffix in _SUFFIXES for gone in ("", " (deleted)")}
+    files = (sidecar(path, suffix).name for suffix in _SUFFIXES)
+    names = {name + gone for name in files for gone in ("", " (deleted)")}
     wanted = {(found.st_dev, found.st_ino) for found in _stats(path)}
     owners: set[int] = set()
     all_seen = True
@@ -200,7 +205,7 @@ def _open_files(pid: int, names: set[str]) -> set[tuple[int, int]]:
 def _stats(path: Path) -> Iterator[os.stat_result]:
     for suffix in _SUFFIXES:
         with suppress(OSError):
-            yield os.stat(f"{path}{suffix}")  # noqa: PTH116 -- a suffix, not a child
+            yield sidecar(path, suffix).stat()
 
 
 def _identities(path: Path) -> Iterator[tuple[str, int]]:
@@ -229,14 +234,15 @@ def _holders_by_lsof(path: Path) -> set[int] | None:
     """Ask the tool that macOS and the BSDs have; None where it is not there."""
     if sys.platform == "win32":
         return None
-    names = [f"{path}{suffix}" for suffix in _SUFFIXES if Path(f"{path}{suffix}").exists()]
+    files = [sidecar(path, suffix) for suffix in _SUFFIXES]
+    names = [str(file) for file in files if file.exists()]
     answer = processes.run(["lsof", "-w", "-t", "--", *names]) if names else ""
     return None if answer is None else _ints(answer)
 
 
 def _holders_by_probe(path: Path) -> set[int]:
     """Ask a child who blocks a lock; if only we do, somebody else may be behind us."""
-    pids = _ints(processes.run([sys.executable, "-I", "-c", _PROBE, str(path)]) or "")
+    pids = _ints(processes.run([sys.executable, "-I", "-c", _PROBE, str(sidecar(path))]) or "")
     return {0} if pids == {os.getpid()} else pids
 
 

@@ -38,6 +38,11 @@ def alive(pid: int, started_at: Any = None) -> bool:
     return not starts or any(abs(recorded - start) <= within for start, within in starts)
 
 
+def started_at(pid: int) -> float | None:
+    """Return the start of a process as `alive` takes it, None where the system does not tell."""
+    return next((start for start, _ in _starts(pid)), None)
+
+
 def name(pid: int) -> str:
     """Return what the system calls a process, empty where it does not tell."""
     if pid == 0:

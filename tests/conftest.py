@@ -37,7 +37,8 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "user"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    for name in ("MCP_SESSIONS_HOME", "HERMES_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+    ours = ("MCP_SESSIONS_HOME", "MCP_SESSIONS_STATE")
+    for name in (*ours, "HERMES_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
 
 

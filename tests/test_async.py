@@ -6,11 +6,12 @@ import inspect
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from session_core import AsyncSessionDB, InvalidInput, NotFound, SessionDB, StateDatabase
+from session_core import AsyncSessionDB, Busy, InvalidInput, NotFound, SessionDB, StateDatabase
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +130,73 @@ async def test_leaving_the_block_closes_the_database(home_path: Path) -> None:
         await db.create_session("s", "cli")
     with pytest.raises(InvalidInput, match="closed"):
         await db.get_session("s")
+
+
+async def test_leaving_the_block_when_cancelled_closes_the_database_too(home_path: Path) -> None:
+    db = SessionDB(home_path / "state.db")
+    with anyio.CancelScope() as scope:
+        async with AsyncSessionDB(db):
+            scope.cancel()
+            await anyio.sleep_forever()
+    with pytest.raises(InvalidInput, match="closed"):
+        db.get_session("s")
+
+
+async def test_those_who_wait_for_a_lock_keep_no_reader_and_no_other_thread_waiting(
+    db: AsyncSessionDB,
+) -> None:
+    await db.create_session("s", "cli")
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with db.db.transaction():
+            held.set()
+            assert release.wait(20)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert held.wait(20)
+    async with anyio.create_task_group() as group:
+        for number in range(60):
+            group.start_soon(append, db, str(number))
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(10):
+            assert await db.get_messages("s") == []
+            assert await anyio.to_thread.run_sync(lambda: "elsewhere") == "elsewhere"
+        release.set()
+    holding.join(20)
+    assert await db.message_count("s") == 60
+
+
+@pytest.mark.parametrize("timeout_s", [-1.0, float("nan"), "soon"])
+async def test_a_time_to_follow_that_makes_no_sense_is_invalid_input(
+    db: AsyncSessionDB, timeout_s: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="timeout_s"):
+        await db.changes(timeout_s=timeout_s)
+
+
+async def test_one_who_follows_waits_while_everybody_is_kept_out(home_path: Path) -> None:
+    db = Shut(home_path / "state.db")
+    cursor = db.changes().cursor
+    db.create_session("s", "cli")
+    async with AsyncSessionDB(db) as wrapped:
+        db.busy = 1
+        with pytest.raises(Busy):
+            await wrapped.changes(cursor)
+        db.busy = 2
+        with anyio.fail_after(20):
+            seen = await wrapped.changes(cursor, timeout_s=30)
+        assert [event.session_id for event in seen.events] == ["s"]
+
+
+class Shut(SessionDB):
+    """A database that a writer keeps to itself for some looks."""
+
+    busy = 0
+
+    def _look(self, *args: Any) -> Any:
+        if self.busy:
+            self.busy -= 1
+            raise Busy("a writer keeps everybody out")
+        return super()._look(*args)

@@ -1,8 +1,8 @@
 """`AsyncSessionDB`: the same database for coroutines, each call in a worker thread.
 
-It holds no logic: each name below is the method of that name. A call that was begun is finished
-even if its task is cancelled, since a commit cannot be called off half-way; only waiting for a
-change ends at once.
+It decides nothing: each name below is the method of that name, and when one who follows has an
+answer is said in `following`. A call that was begun is finished even if its task is cancelled,
+since a commit cannot be called off half-way; only waiting for a change ends at once.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-import anyio
-from anyio import to_thread
+from anyio import CancelScope, CapacityLimiter, sleep, to_thread
 
 from session_core.state.contract import StateDatabase, Stop
+from session_core.state.following import Following
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -26,18 +26,34 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_POLL_S = 0.05
+_CHANGES = 16
+"""So many threads change at a time: those that come while one commits share the next commit."""
+
+_LOOKS = 8
 
 
 def _in_thread(
-    method: Callable[Concatenate[Any, P], R],
+    method: Callable[Concatenate[Any, P], R], limiter: str
 ) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
     @wraps(method)
     async def call(self: AsyncSessionDB, /, *args: P.args, **kwargs: P.kwargs) -> R:
         bound: Callable[P, R] = getattr(self.db, method.__name__)
-        return await to_thread.run_sync(partial(bound, *args, **kwargs))
+        own: CapacityLimiter = getattr(self, limiter)
+        return await to_thread.run_sync(partial(bound, *args, **kwargs), limiter=own)
 
     return call
+
+
+def _look(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
+    return _in_thread(method, "_looks")
+
+
+def _change(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
+    return _in_thread(method, "_changes")
 
 
 class AsyncSessionDB:
@@ -49,6 +65,10 @@ class AsyncSessionDB:
 
     def __init__(self, db: StateDatabase) -> None:
         self.db = db
+        # Threads of its own, so that those who wait for a lock keep nobody else waiting, in here
+        # or in the rest of the application.
+        self._changes = CapacityLimiter(_CHANGES)
+        self._looks = CapacityLimiter(_LOOKS)
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,11 +79,12 @@ class AsyncSessionDB:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        with CancelScope(shield=True):
+            await self.close()
 
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
         """Run a function of the database, in one worker thread."""
-        return await to_thread.run_sync(step, self.db)
+        return await to_thread.run_sync(step, self.db, limiter=self._changes)
 
     async def changes(
         self,
@@ -79,83 +100,95 @@ class AsyncSessionDB:
         Where there is nothing yet it is waited for, until `stop` is set or the time is over.
         """
         # Waiting takes no thread, so that many may wait, and one that is cancelled ends at once.
-        deadline = anyio.current_time() + timeout_s
+        following = Following(cursor, timeout_s, stop)
+        look = partial(self.db.changes, session=session, limit=limit)
         while True:
-            look = partial(self.db.changes, cursor, session=session, limit=limit)
-            found = await to_thread.run_sync(look)
-            left = deadline - anyio.current_time()
-            if found.events or found.gap or not left > 0 or (stop is not None and stop.is_set()):
+            found = await to_thread.run_sync(following.look, look, limiter=self._looks)
+            if found is not None:
                 return found
-            cursor = found.cursor
-            await anyio.sleep(min(_POLL_S, left))
+            await sleep(following.pause_s)
 
     async def kind(self) -> HomeKind:
         """Whose home this is."""
-        return await to_thread.run_sync(lambda: self.db.kind)
+        return await to_thread.run_sync(lambda: self.db.kind, limiter=self._looks)
 
     async def has_routing(self) -> bool:
         """Whether this database keeps routes."""
-        return await to_thread.run_sync(lambda: self.db.has_routing)
+        return await to_thread.run_sync(lambda: self.db.has_routing, limiter=self._looks)
 
-    close = _in_thread(StateDatabase.close)
-    get_meta = _in_thread(StateDatabase.get_meta)
-    set_meta = _in_thread(StateDatabase.set_meta)
-    create_session = _in_thread(StateDatabase.create_session)
-    get_session = _in_thread(StateDatabase.get_session)
-    resolve_session_id = _in_thread(StateDatabase.resolve_session_id)
-    update_session = _in_thread(StateDatabase.update_session)
-    end_session = _in_thread(StateDatabase.end_session)
-    promote_to_session_reset = _in_thread(StateDatabase.promote_to_session_reset)
-    reopen_session = _in_thread(StateDatabase.reopen_session)
-    set_session_archived = _in_thread(StateDatabase.set_session_archived)
-    set_expiry_finalized = _in_thread(StateDatabase.set_expiry_finalized)
-    record_gateway_session_peer = _in_thread(StateDatabase.record_gateway_session_peer)
-    update_token_counts = _in_thread(StateDatabase.update_token_counts)
-    record_auxiliary_usage = _in_thread(StateDatabase.record_auxiliary_usage)
-    model_usage = _in_thread(StateDatabase.model_usage)
-    revision = _in_thread(StateDatabase.revision)
-    set_session_title = _in_thread(StateDatabase.set_session_title)
-    set_auto_title_if_empty = _in_thread(StateDatabase.set_auto_title_if_empty)
-    get_session_title = _in_thread(StateDatabase.get_session_title)
-    get_session_by_title = _in_thread(StateDatabase.get_session_by_title)
-    resolve_session_by_title = _in_thread(StateDatabase.resolve_session_by_title)
-    get_next_title_in_lineage = _in_thread(StateDatabase.get_next_title_in_lineage)
-    append_message = _in_thread(StateDatabase.append_message)
-    append_messages = _in_thread(StateDatabase.append_messages)
-    get_message = _in_thread(StateDatabase.get_message)
-    get_messages = _in_thread(StateDatabase.get_messages)
-    get_messages_as_conversation = _in_thread(StateDatabase.get_messages_as_conversation)
-    read_window = _in_thread(StateDatabase.read_window)
-    message_count = _in_thread(StateDatabase.message_count)
-    has_platform_message_id = _in_thread(StateDatabase.has_platform_message_id)
-    rewind_to_message = _in_thread(StateDatabase.rewind_to_message)
-    restore_rewound = _in_thread(StateDatabase.restore_rewound)
-    replace_messages = _in_thread(StateDatabase.replace_messages)
-    archive_and_compact = _in_thread(StateDatabase.archive_and_compact)
-    clear_messages = _in_thread(StateDatabase.clear_messages)
-    link_kind = _in_thread(StateDatabase.link_kind)
-    get_compression_tip = _in_thread(StateDatabase.get_compression_tip)
-    get_conversation_root = _in_thread(StateDatabase.get_conversation_root)
-    get_compression_lineage = _in_thread(StateDatabase.get_compression_lineage)
-    children = _in_thread(StateDatabase.children)
-    get_gateway_routing_entry = _in_thread(StateDatabase.get_gateway_routing_entry)
-    load_gateway_routing_entries = _in_thread(StateDatabase.load_gateway_routing_entries)
-    gateway_routing_scopes = _in_thread(StateDatabase.gateway_routing_scopes)
-    dump_gateway_routing_entries = _in_thread(StateDatabase.dump_gateway_routing_entries)
-    save_gateway_routing_entry = _in_thread(StateDatabase.save_gateway_routing_entry)
-    delete_gateway_routing_entries = _in_thread(StateDatabase.delete_gateway_routing_entries)
-    find_latest_session_for_peer = _in_thread(StateDatabase.find_latest_session_for_peer)
-    list_sessions = _in_thread(StateDatabase.list_sessions)
-    summarize = _in_thread(StateDatabase.summarize)
-    find_sessions = _in_thread(StateDatabase.find_sessions)
-    search = _in_thread(StateDatabase.search)
-    finalize_orphaned_compression_sessions = _in_thread(
+    holders = _look(StateDatabase.holders)
+    close = _look(StateDatabase.close)
+    get_meta = _look(StateDatabase.get_meta)
+    set_meta = _change(StateDatabase.set_meta)
+    delete_meta = _change(StateDatabase.delete_meta)
+    create_session = _change(StateDatabase.create_session)
+    get_session = _look(StateDatabase.get_session)
+    resolve_session_id = _look(StateDatabase.resolve_session_id)
+    update_session = _change(StateDatabase.update_session)
+    end_session = _change(StateDatabase.end_session)
+    promote_to_session_reset = _change(StateDatabase.promote_to_session_reset)
+    reopen_session = _change(StateDatabase.reopen_session)
+    set_session_archived = _change(StateDatabase.set_session_archived)
+    set_expiry_finalized = _change(StateDatabase.set_expiry_finalized)
+    record_gateway_session_peer = _change(StateDatabase.record_gateway_session_peer)
+    update_token_counts = _change(StateDatabase.update_token_counts)
+    record_auxiliary_usage = _change(StateDatabase.record_auxiliary_usage)
+    model_usage = _look(StateDatabase.model_usage)
+    revision = _look(StateDatabase.revision)
+    set_session_title = _change(StateDatabase.set_session_title)
+    set_auto_title_if_empty = _change(StateDatabase.set_auto_title_if_empty)
+    get_session_title = _look(StateDatabase.get_session_title)
+    get_session_by_title = _look(StateDatabase.get_session_by_title)
+    resolve_session_by_title = _look(StateDatabase.resolve_session_by_title)
+    get_next_title_in_lineage = _look(StateDatabase.get_next_title_in_lineage)
+    append_message = _change(StateDatabase.append_message)
+    append_messages = _change(StateDatabase.append_messages)
+    get_message = _look(StateDatabase.get_message)
+    get_messages = _look(StateDatabase.get_messages)
+    get_messages_as_conversation = _look(StateDatabase.get_messages_as_conversation)
+    read_window = _look(StateDatabase.read_window)
+    message_count = _look(StateDatabase.message_count)
+    has_platform_message_id = _look(StateDatabase.has_platform_message_id)
+    rewind_to_message = _change(StateDatabase.rewind_to_message)
+    restore_rewound = _change(StateDatabase.restore_rewound)
+    replace_messages = _change(StateDatabase.replace_messages)
+    clear_messages = _change(StateDatabase.clear_messages)
+    archive_and_compact = _change(StateDatabase.archive_and_compact)
+    compact_messages = _change(StateDatabase.compact_messages)
+    copy_messages = _change(StateDatabase.copy_messages)
+    restore_compacted = _change(StateDatabase.restore_compacted)
+    copy_session = _change(StateDatabase.copy_session)
+    put_session_fields = _change(StateDatabase.put_session_fields)
+    belongings = _look(StateDatabase.belongings)
+    routing_rows = _look(StateDatabase.routing_rows)
+    put_routing_row = _change(StateDatabase.put_routing_row)
+    try_acquire_compression_lock = _change(StateDatabase.try_acquire_compression_lock)
+    refresh_compression_lock = _change(StateDatabase.refresh_compression_lock)
+    release_compression_lock = _change(StateDatabase.release_compression_lock)
+    get_compression_lock_holder = _look(StateDatabase.get_compression_lock_holder)
+    link_kind = _look(StateDatabase.link_kind)
+    get_compression_tip = _look(StateDatabase.get_compression_tip)
+    get_conversation_root = _look(StateDatabase.get_conversation_root)
+    get_compression_lineage = _look(StateDatabase.get_compression_lineage)
+    children = _look(StateDatabase.children)
+    get_gateway_routing_entry = _look(StateDatabase.get_gateway_routing_entry)
+    load_gateway_routing_entries = _look(StateDatabase.load_gateway_routing_entries)
+    gateway_routing_scopes = _look(StateDatabase.gateway_routing_scopes)
+    dump_gateway_routing_entries = _look(StateDatabase.dump_gateway_routing_entries)
+    save_gateway_routing_entry = _change(StateDatabase.save_gateway_routing_entry)
+    delete_gateway_routing_entries = _change(StateDatabase.delete_gateway_routing_entries)
+    find_latest_session_for_peer = _look(StateDatabase.find_latest_session_for_peer)
+    list_sessions = _look(StateDatabase.list_sessions)
+    summarize = _look(StateDatabase.summarize)
+    find_sessions = _look(StateDatabase.find_sessions)
+    search = _look(StateDatabase.search)
+    finalize_orphaned_compression_sessions = _change(
         StateDatabase.finalize_orphaned_compression_sessions
     )
-    prune_empty_ghost_sessions = _in_thread(StateDatabase.prune_empty_ghost_sessions)
-    delete_session = _in_thread(StateDatabase.delete_session)
-    delete_sessions = _in_thread(StateDatabase.delete_sessions)
-    recount_session = _in_thread(StateDatabase.recount_session)
-    drifted_sessions = _in_thread(StateDatabase.drifted_sessions)
-    check_integrity = _in_thread(StateDatabase.check_integrity)
-    sizes = _in_thread(StateDatabase.sizes)
+    prune_empty_ghost_sessions = _change(StateDatabase.prune_empty_ghost_sessions)
+    delete_session = _change(StateDatabase.delete_session)
+    delete_sessions = _change(StateDatabase.delete_sessions)
+    recount_session = _change(StateDatabase.recount_session)
+    drifted_sessions = _look(StateDatabase.drifted_sessions)
+    check_integrity = _look(StateDatabase.check_integrity)
+    sizes = _look(StateDatabase.sizes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from session_core.errors import InvalidInput
@@ -19,11 +20,13 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 
 def encode(content: Any) -> str | bytes | float | None:
     """Return what is stored for `content`."""
-    if content is None or isinstance(content, (bytes, int, float)):
+    if content is None or isinstance(content, (bytes, int)):
+        return content
+    if isinstance(content, float) and isfinite(content):
         return content
     if isinstance(content, str) and not content.startswith(MARKER):
         return clean_text(content)
-    return MARKER + _dump(content)  # also text that would else be taken for such JSON
+    return MARKER + dump(content)  # also text that would else be taken for such JSON
 
 
 def decode(stored: Any) -> Any:
@@ -40,7 +43,7 @@ def encode_json(value: Any) -> str | None:
     """Return the text of a JSON column: None and empty are NULL, text is taken as it is."""
     if value is None or value in ([], {}):
         return None
-    return clean_text(value) if isinstance(value, str) else _dump(value)
+    return clean_text(value) if isinstance(value, str) else dump(value)
 
 
 def _load(stored: str | bytes) -> Any:
@@ -60,11 +63,18 @@ def _mended(value: Any) -> Any:
     return value
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
+    """Return the JSON of a value.
+
+    Raises:
+        InvalidInput: JSON has no such value, as an object or a number that is none.
+    """
     try:
-        return json.dumps(value)
+        return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("content and tool calls are text, numbers, bytes or JSON") from error
+        raise InvalidInput(
+            "no JSON can be made of that value; it takes text, finite numbers, lists and mappings"
+        ) from error
 
 
 def decode_json(stored: Any) -> Any:

@@ -2,15 +2,22 @@
 
 `tests/contract/` proves it for each engine, and nothing above `state/` knows which one it has.
 Content is decoded, cursors are opaque and made by the engine, times are UTC epoch seconds, the
-order of messages is the order of their ids whatever their times say. A change that needs a session
-or message that is not there is `NotFound`, an argument that makes no sense `InvalidInput`; both
-change nothing. A look-up of what is not there is empty, and a verb that answers yes or no says no.
+order of messages is the order of their ids whatever their times say. An argument that makes no
+sense is `InvalidInput` and changes nothing.
+
+An id that is not there is answered in one of four ways. A look-up returns None, nothing or zero; a
+change of a session says no, or that it changed none. `NotFound` is what changes messages or copies,
+accounts to or recounts a session, names it as a parent, and asks what it is: `revision`,
+`summarize`, `read_window`, and a search in it. The walks `get_compression_tip`,
+`get_conversation_root` and `get_compression_lineage` return it itself, as one that is alone. And
+`update_token_counts` makes it, as an append with `create` does; a lock and a cursor need none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from session_core.models import (
@@ -18,6 +25,7 @@ from session_core.models import (
     AppendedMany,
     Changes,
     Finding,
+    Holder,
     HomeKind,
     LinkKind,
     MessageRow,
@@ -56,12 +64,19 @@ class StateDatabase(Protocol):
     def kind(self) -> HomeKind:
         """Whose home this is."""
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home; None where the database is in no folder."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """All that this thread changes inside is one transaction, or nothing of it is."""
 
     @property
     def in_transaction(self) -> bool:
         """Whether this thread has a transaction open."""
+
+    def holders(self) -> list[Holder]:
+        """Return the other processes that have it open, as far as this system tells."""
 
     def close(self) -> None:
         """Close it; what was returned before is durable."""
@@ -71,6 +86,9 @@ class StateDatabase(Protocol):
 
     def set_meta(self, key: str, value: str) -> None:
         """Store a value in `state_meta`."""
+
+    def delete_meta(self, key: str) -> bool:
+        """Forget a value of `state_meta`; return whether it was there."""
 
     # -- sessions ----------------------------------------------------------------------------
 
@@ -244,13 +262,93 @@ class StateDatabase(Protocol):
     ) -> AppendedMany:
         """Delete all rows, or the live ones, and store others. They are gone at once."""
 
+    def clear_messages(self, session_id: str) -> int:
+        """Delete all messages of a session at once; return how many."""
+
+    # -- compaction --------------------------------------------------------------------------
+
     def archive_and_compact(
         self, session_id: str, compacted_messages: Iterable[Mapping[str, Any]]
     ) -> AppendedMany:
         """Flag all live rows as compacted and append others in their place."""
 
-    def clear_messages(self, session_id: str) -> int:
-        """Delete all messages of a session at once; return how many."""
+    def compact_messages(
+        self,
+        session_id: str,
+        message_ids: Sequence[int],
+        summary: Iterable[Mapping[str, Any]],
+        *,
+        carry: Sequence[int] = (),
+    ) -> AppendedMany:
+        """Flag messages as compacted, append a summary and behind it copies of those to carry.
+
+        Raises:
+            Conflict: one of them is no live message of the session any more.
+        """
+
+    def copy_messages(
+        self, session_id: str, message_ids: Sequence[int], to_session_id: str
+    ) -> AppendedMany:
+        """Append copies of messages to another session, with every column but the id."""
+
+    def restore_compacted(
+        self,
+        session_id: str,
+        message_ids: Sequence[int],
+        *,
+        copies: Mapping[int, int] | None = None,
+        flags: Mapping[int, Sequence[int | None]] | None = None,
+        drop: Sequence[int] = (),
+    ) -> AppendedMany:
+        """Bring compacted messages back, and delete for good what had been put in their place.
+
+        What `copies` names becomes what its copy is by now, changed or rewound. `flags` are those
+        of `active` and `compacted` that a message had which is live again.
+        """
+
+    def try_acquire_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300.0
+    ) -> bool:
+        """Take the compression lock of a session, or one that has run out; say whether that was."""
+
+    def refresh_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300.0
+    ) -> bool:
+        """Keep a lock for longer; say no where it was lost."""
+
+    def release_compression_lock(self, session_id: str, holder: str) -> None:
+        """Give a lock back; one that somebody else has taken over stays."""
+
+    def get_compression_lock_holder(self, session_id: str) -> str | None:
+        """Return who compresses a session just now."""
+
+    # -- rows as they are stored -------------------------------------------------------------
+
+    def copy_session(
+        self,
+        /,
+        session_id: str,
+        to_session_id: str,
+        *,
+        without: Collection[str] = (),
+        **fields: Any,
+    ) -> None:
+        """Create a session with every column of another but these `fields`; it begins now.
+
+        Columns that are left out get what a new session has there.
+        """
+
+    def put_session_fields(self, session_id: str, fields: Mapping[str, Any]) -> bool:
+        """Set columns of a session, any that this home has, to what they were; for undo."""
+
+    def belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
+        """Return by table the rows that are deleted with a session, without its messages."""
+
+    def routing_rows(self, session_id: str) -> list[dict[str, Any]]:
+        """Return the routing rows that lead to a session, of every scope."""
+
+    def put_routing_row(self, row: Mapping[str, Any]) -> None:
+        """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
 
     # -- lineage -----------------------------------------------------------------------------
 
@@ -285,9 +383,14 @@ class StateDatabase(Protocol):
         """Return how many entries each scope has, the one that was written last first."""
 
     def dump_gateway_routing_entries(
-        self, *, scope: str = "", without: Collection[str] = ()
-    ) -> list[str]:
-        """Return the entries of a scope as members of a JSON object, broken ones left out."""
+        self,
+        *,
+        scope: str = "",
+        without: Collection[str] = (),
+        limit: int = 1000,
+        cursor: str | None = None,
+    ) -> Page[str]:
+        """Return entries of a scope as members of a JSON object, broken ones left out."""
 
     def save_gateway_routing_entry(
         self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
@@ -312,10 +415,13 @@ class StateDatabase(Protocol):
         chat_id: str | None = None,
         chat_type: str | None = None,
         thread_id: str | None = None,
+        ended_as: Collection[str] | None = None,
+        older_than: str | None = None,
     ) -> SessionRow | None:
         """Return the newest session of a chat: by its key, else by who and where exactly.
 
-        One without messages is none, nor is one that the chat has left for another.
+        One without messages is none, nor is one that the chat has left for another. With
+        `ended_as` it lives or has ended so, with `older_than` it began before that session.
         """
 
     # -- lists and search --------------------------------------------------------------------

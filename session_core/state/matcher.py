@@ -1,12 +1,11 @@
 """Whether a decoded text matches a query, how often, and where: the same for every engine.
 
-Words are looked up with `in` first, which is a memory search, and by a pattern only where that
-found something.
+What counts is what a word index counts: the folded words, one behind the other. They are looked up
+with `in` first, which is a memory search, and gone through only where that found something.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from session_core.state import searchable
@@ -16,45 +15,55 @@ from session_core.state.query import And, Leaf, Node, Not
 class Word:
     """One leaf, ready to be looked for in folded text."""
 
-    __slots__ = ("_after", "_before", "_pattern", "_whole", "leaf", "words")
+    __slots__ = ("_lone", "_longest", "leaf", "words")
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
-        self.words = tuple(leaf.words)
-        self._whole = max(self.words, key=len, default="\x00")
-        self._pattern = re.compile(_pattern(self.words)) if len(self.words) > 1 else None
-        self._before = bool(self.words) and not searchable.has_spaceless(self.words[0])
-        self._after = bool(self.words) and not (
-            leaf.prefix or searchable.has_spaceless(self.words[-1])
-        )
+        self.words = tuple(leaf.words) or ("\x00",)
+        self._lone = [searchable.has_spaceless(one) for one in self.words]
+        self._longest = max(self.words, key=len)
 
     @property
     def longest(self) -> str:
         """A piece that is in every text that has the leaf."""
-        return self._whole
+        return self._longest
 
     def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
         """Return where it begins and ends, at or after `start`, None if it is not there."""
-        while (at := self._next(folded, start)) is not None:
-            if not (self._before and at[0] and searchable.is_joined(folded[at[0] - 1])) and not (
-                self._after and at[1] < len(folded) and searchable.is_joined(folded[at[1]])
-            ):
-                return at
-            start = at[0] + 1
+        if len(self.words) > 1 and self._longest not in folded:
+            return None
+        at = folded.find(self.words[0], start)
+        while at >= 0:
+            end = self._end(folded, at)
+            if end is not None:
+                return at, end
+            at = folded.find(self.words[0], at + 1)
         return None
 
     def count(self, folded: str) -> int:
         """Return about how often it is there, 0 only if it is not."""
-        return folded.count(self._whole) if self.find(folded) else 0
+        return folded.count(self._longest) if self.find(folded) else 0
 
-    def _next(self, folded: str, start: int) -> tuple[int, int] | None:
-        if self._pattern is None:
-            at = folded.find(self._whole, start)
-            return None if at < 0 else (at, at + len(self._whole))
-        if self._whole not in folded:
+    def _end(self, folded: str, at: int) -> int | None:
+        """Return where it ends if it begins there."""
+        if not self._lone[0] and at and searchable.is_joined(folded[at - 1]):
             return None
-        found = self._pattern.search(folded, start)
-        return None if found is None else found.span()
+        end = at + len(self.words[0])
+        for place in range(1, len(self.words)):
+            begin = _next(folded, end)
+            apart = begin > end or self._lone[place] or self._lone[place - 1]
+            if not apart or not folded.startswith(self.words[place], begin):
+                return None
+            end = begin + len(self.words[place])
+        goes_on = end < len(folded) and searchable.is_joined(folded[end])
+        return None if goes_on and not self._lone[-1] and not self.leaf.prefix else end
+
+
+def _next(folded: str, at: int) -> int:
+    """Return where the next word begins."""
+    while at < len(folded) and searchable.is_between(folded[at]):
+        at += 1
+    return at
 
 
 @lru_cache(maxsize=512)
@@ -81,14 +90,3 @@ def needle(node: Node) -> str:
     if isinstance(node, And):
         return max(map(needle, node.parts), key=len)
     return ""
-
-
-def _pattern(words: tuple[str, ...]) -> str:
-    """Return words in a row; between spaceless characters nothing need be."""
-    lone = [searchable.has_spaceless(one) for one in words]
-    pattern = ""
-    for place, one in enumerate(words):
-        if place:
-            pattern += r"[\W_]*" if lone[place] or lone[place - 1] else r"[\W_]+"
-        pattern += re.escape(one)
-    return pattern

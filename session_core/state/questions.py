@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 
 from session_core.state import searchable
@@ -58,7 +59,7 @@ def pieces(text: str, gram: int) -> Iterator[str]:
 
     What is written without spaces comes in overlapping pieces.
     """
-    rest = text
+    rest = text = unicodedata.normalize("NFKC", text)
     for run in searchable.runs(text):
         size = min(gram, len(run))
         yield from (run[at : at + size] for at in range(len(run) - size + 1))
@@ -67,7 +68,10 @@ def pieces(text: str, gram: int) -> Iterator[str]:
         found = searchable.words(part)
         if len(found) > 1 and "'" not in part:
             yield part.lower()
-        yield from found[:1] if "'" in part else found
+        if len(found) == 1 and not part.isascii():
+            yield part.lower()  # an index that does not fold has it as it was typed
+        else:
+            yield from found[:1] if "'" in part else found
 
 
 def forms(piece: str) -> list[str]:

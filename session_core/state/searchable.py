@@ -2,7 +2,8 @@ r"""The text by which a message is found, and how it is cut into words: the same
 
 It is what a person would read, the name of a tool and the values of its arguments. Scripts that
 are written without spaces (and emoji) have every character as a word, so that a piece of any length
-is a phrase. Folding makes letters of one kind equal: case, accents, the final sigma.
+is a phrase. Folding makes spellings equal in every script: case, accents and points, composed or
+not, wide or narrow. Vowels that are written as marks stay.
 """
 
 from __future__ import annotations
@@ -23,58 +24,100 @@ SPACELESS = (
 )
 """Han, kana, Hangul, Thai, Lao, Burmese, Khmer and emoji, as the inside of a character class."""
 
-_ONE = re.compile(f"([{SPACELESS}])")
+_ONE = re.compile(f"[{SPACELESS}]")
 _RUN = re.compile(f"[{SPACELESS}]+")
-_JOINERS = dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFE0E, 0xFE0F, 0xFEFF, 0x00AD))
-_FOLDED = re.compile(
-    "[\u00aa-\u0233\u0300-\u036f\u0370-\u0587\u1e00-\u1fff\u200b-\u2060\ufe0e\ufe0f\ufeff]"
+_UNEVEN = re.compile(
+    "[^\x00-\x7f\u2010\u2012-\u2016\u2018-\u2023\u3000-\u3029\u302e-\u3035\u303b-\u3130\u31a0-\u31ff"
+    "\u3400-\ua4cf\uac00-\ud7ff\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+    "\U0001f000-\U0001f0ff\U0001f300-\U0001ffff\U00020000-\U0002f7ff]+"
 )
+"""What is not the same in every spelling; all else is passed over at once."""
+
+_UNSURE = re.compile(rf"[^\x00-\x7f\w{SPACELESS}]+")
+"""Signs that are between words, or marks, which are part of them."""
+
+_WORD = re.compile("[a-z0-9\x80-\U0010ffff]+")
+_MARKS = ("Mn", "Mc", "Co")
+_SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+_NUKTA, _POINTS, _ACCENTS = 7, range(10, 37), 202
+"""Classes of marks that a reader may leave out; vowels and voicing have others."""
+
 _LEAF_MAX = 4096
 """A longer value without a space is data (an image, a key), not text."""
 
 
-class _Fold(dict[int, "str | None"]):
+class _Fold(dict[int, str]):
     """What each character is folded to, found out once."""
 
-    def __missing__(self, code: int) -> str | None:
+    def __missing__(self, code: int) -> str:
         self[code] = folded = _fold_character(chr(code))
         return folded
 
 
-def _fold_character(character: str) -> str | None:
-    if ord(character) in _JOINERS or "\u0300" <= character <= "\u036f":
-        return None
-    if character == "\u03c2":
-        return "\u03c3"
-    return unicodedata.normalize("NFD", character)[0] if character < "\u2e80" else character
+def _fold_character(character: str) -> str:
+    if unicodedata.category(character) == "Cf" or ord(character) in _SELECTORS:
+        return ""
+    parts = unicodedata.normalize("NFKD", character).casefold()
+    return unicodedata.normalize("NFC", "".join(part for part in parts if not _is_left_out(part)))
+
+
+def _is_left_out(mark: str) -> bool:
+    place = unicodedata.combining(mark)
+    return place == _NUKTA or place in _POINTS or place >= _ACCENTS
+
+
+class _Spaced(dict[int, str]):
+    """What stands in a word index for a character: itself, or a blank where no word has it."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        inside = char.isalnum() or unicodedata.category(char) in _MARKS or _ONE.match(char)
+        self[code] = spaced = char if inside else " "
+        return spaced
 
 
 _FOLD = _Fold()
+_SPACED = _Spaced()
 
 
-def of(content: Any, tool_name: str | None, tool_calls: str | None) -> str:
+def of(content: Any, tool_name: Any, tool_calls: Any) -> str:
     """Return the text by which a stored row is found."""
     text = _content_text(content)
     if tool_name:
-        text = f"{text}\n{tool_name}" if text else tool_name
+        text = f"{text}\n{plain_text(tool_name)}" if text else plain_text(tool_name)
     if tool_calls:
-        text = "\n".join(filter(None, (text, *_call_texts(tool_calls))))
+        text = "\n".join(filter(None, (text, *_call_texts(plain_text(tool_calls)))))
     return text
 
 
 def fold(text: str) -> str:
-    """Return the text with letters of one kind made equal."""
-    lowered = text.lower()
-    if lowered.isascii() or not _FOLDED.search(lowered):
-        return lowered
-    return lowered.translate(_FOLD)
-
-
-def spaced(text: str) -> str:
-    """Return the text as it goes to a word index: each spaceless character a word."""
+    """Return the text with spellings of one word made equal."""
     if text.isascii():
-        return text
-    return _ONE.sub(r" \1 ", text.translate(_JOINERS))
+        return text.lower()
+    even = unicodedata.normalize("NFC", text).casefold()
+    folded = _UNEVEN.sub(lambda found: found[0].translate(_FOLD), even)
+    return unicodedata.normalize("NFC", folded)
+
+
+def spaced(folded: str) -> str:
+    """Return folded text as it goes to a word index that tells words in ASCII alone."""
+    if folded.isascii():
+        return folded
+    known = _UNSURE.sub(lambda found: found[0].translate(_SPACED), folded)
+    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", known)
+
+
+def words(text: str) -> list[str]:
+    """Return the folded words of a text."""
+    return _WORD.findall(spaced(fold(text)))
+
+
+def spellings(text: str) -> list[str]:
+    """Return a text as it may be stored where nobody folds it."""
+    if text.isascii():
+        return [text]
+    forms = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    return list(dict.fromkeys((text, *forms, fold(text))))
 
 
 def has_spaceless(text: str) -> bool:
@@ -88,25 +131,13 @@ def runs(text: str) -> list[str]:
 
 
 def is_joined(char: str) -> bool:
-    """Whether a character next to a word would make it another word."""
-    return char.isalnum() and not has_spaceless(char)
+    """Whether a folded character next to a word would make it another word."""
+    return not is_between(char) and not has_spaceless(char)
 
 
-def words(text: str) -> list[str]:
-    """Return the folded words of a text."""
-    folded = fold(text)
-    if folded.isascii():
-        return _ASCII_WORD.findall(folded)
-    marked = "".join(char if _in_word(char) else " " for char in spaced(folded))
-    return marked.split()
-
-
-_ASCII_WORD = re.compile("[a-z0-9]+")
-_MARKS = ("Mn", "Mc", "Co")
-
-
-def _in_word(char: str) -> bool:
-    return char.isalnum() or unicodedata.category(char) in _MARKS or _ONE.match(char) is not None
+def is_between(char: str) -> bool:
+    """Whether a folded character is of no word."""
+    return _SPACED[ord(char)] == " "
 
 
 def _content_text(content: Any) -> str:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 
 from session_core.errors import InvalidInput
+from session_core.state import arguments
 
 MAX_LENGTH = 100
 
+_UNCUT = 80
 _REMOVED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffc"
     "\ufff9-\ufffb]"
@@ -20,8 +22,9 @@ def clean(title: str | None) -> str | None:
     """Return the title as it is stored: no control characters, single spaces; None when empty.
 
     Raises:
-        InvalidInput: what is left is longer than 100 characters.
+        InvalidInput: it is no text, or what is left is longer than 100 characters.
     """
+    arguments.check_text("title", title)
     if not title:
         return None
     text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in title)
@@ -34,6 +37,17 @@ def clean(title: str | None) -> str | None:
 def stem(title: str) -> str:
     """Return the title without its lineage number: "Trip #2" is one of "Trip"."""
     return _SUFFIX.sub("", title)
+
+
+def beginning(base: str) -> str:
+    """Return what every title of the lineage of `base` begins with, whatever number follows."""
+    return base[:_UNCUT]
+
+
+def continues(title: str, base: str) -> bool:
+    """Whether a title is that of `base` with a number, for which it may have been cut."""
+    suffix = _SUFFIX.search(title)
+    return suffix is not None and title == _with(base, suffix[0])
 
 
 def following(base: str, taken: Iterable[str]) -> str:
@@ -49,7 +63,10 @@ def following(base: str, taken: Iterable[str]) -> str:
 
 
 def _numbered(base: str, number: int) -> str:
-    suffix = f" #{number}"
+    return _with(base, f" #{number}")
+
+
+def _with(base: str, suffix: str) -> str:
     return base[: MAX_LENGTH - len(suffix)].rstrip() + suffix
 
 

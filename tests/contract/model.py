@@ -8,23 +8,39 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core import SessionError, StateDatabase, TitleTaken, Unsupported
+from session_core import (
+    AppendedMany,
+    Revision,
+    SessionError,
+    StateDatabase,
+    TitleTaken,
+    Unsupported,
+)
 
 Step = tuple[Any, ...]
 
+NOTHING = Revision(0, 0, 0, 0, None)
+"""What a session is before it is there."""
+
 
 def perform(db: StateDatabase, step: Step) -> Any:
-    """Take a step; return ids of messages that it stored, or the name of the error."""
+    """Take a step; return what it says of the messages that it stored, or the name of the error."""
     verb, session_id, *rest = step
     try:
         done = _VERBS[verb](db, session_id, *rest)
     except SessionError as error:
         return type(error).__name__
-    return done if isinstance(done, list) else None
+    return done if isinstance(done, AppendedMany) else None
 
 
-def _ids(done: Any) -> list[int]:
-    return list(done.ids)
+def _append(db: StateDatabase, session_id: str, rows: list[dict[str, Any]]) -> AppendedMany:
+    create = {"source": "lazy", "started_at": rows[0]["timestamp"]}
+    return db.append_messages(session_id, rows, create=create)
+
+
+def _anew(db: StateDatabase, session_id: str, rows: list[dict[str, Any]]) -> AppendedMany:
+    db.delete_session(session_id)
+    return _append(db, session_id, rows)
 
 
 def _continue(db: StateDatabase, parent: str, child: str, at: float) -> None:
@@ -35,16 +51,22 @@ def _continue(db: StateDatabase, parent: str, child: str, at: float) -> None:
 
 _VERBS: dict[str, Any] = {
     "create": lambda db, s, at: db.create_session(s, "cli", started_at=at),
-    "append": lambda db, s, rows: _ids(
-        db.append_messages(s, rows, create={"source": "lazy", "started_at": rows[0]["timestamp"]})
-    ),
-    "replace": lambda db, s, rows, live: _ids(db.replace_messages(s, rows, active_only=live)),
-    "compact": lambda db, s, rows: _ids(db.archive_and_compact(s, rows)),
+    "append": _append,
+    "anew": _anew,
+    "replace": lambda db, s, rows, live: db.replace_messages(s, rows, active_only=live),
+    "compact": lambda db, s, rows: db.archive_and_compact(s, rows),
+    "summarise": lambda db, s, ids, rows, carry: db.compact_messages(s, ids, rows, carry=carry),
+    "revive": lambda db, s, ids, drop: db.restore_compacted(s, ids, drop=drop),
+    "copy": lambda db, s, source, ids: db.copy_messages(source, ids, s),
     "rewind": lambda db, s, message_id: db.rewind_to_message(s, message_id),
     "restore": lambda db, s, message_id: db.restore_rewound(s, message_id),
     "clear": lambda db, s: db.clear_messages(s),
     "end": lambda db, s, reason: db.end_session(s, reason),
     "reopen": lambda db, s: db.reopen_session(s),
+    "put": lambda db, s, reason: db.put_session_fields(
+        s, {"ended_at": None if reason is None else 5.0, "end_reason": reason}
+    ),
+    "finalize": lambda db, _: db.finalize_orphaned_compression_sessions(),
     "title": lambda db, s, title: db.set_session_title(s, title),
     "archive": lambda db, s, archived: db.set_session_archived(s, archived),
     "continue": _continue,
@@ -92,7 +114,7 @@ class Model:
     def expected_error(self, step: Step) -> str | None:
         """Return the name of the error with which a step has to be refused."""
         verb, session_id, *rest = step
-        if verb == "compact" and not self.compacts:
+        if verb in ("compact", "summarise", "revive") and not self.compacts:
             return Unsupported.__name__
         if verb == "title" and rest[0] is not None:
             holder = next((n for n, s in self.sessions.items() if s.title == rest[0]), None)
@@ -100,10 +122,10 @@ class Model:
             return None if free else TitleTaken.__name__
         return None
 
-    def apply(self, step: Step, ids: list[int] | None) -> None:
+    def apply(self, step: Step, ids: tuple[int, ...] | None) -> None:
         """Do what a step that was not refused does."""
         verb, session_id, *rest = step
-        getattr(self, f"_{verb}")(session_id, *rest, *([ids] if ids is not None else []))
+        getattr(self, f"_{verb}")(session_id, *rest, *([list(ids)] if ids is not None else []))
 
     def ancestors(self, session_id: str) -> list[str]:
         """Return the earlier sessions of the conversation, the nearest first."""
@@ -137,6 +159,10 @@ class Model:
         session.counter += len(rows)
         session.messages += _messages(rows, ids)
 
+    def _anew(self, session_id: str, rows: list[dict[str, Any]], ids: list[int]) -> None:
+        self._delete(session_id)
+        self._append(session_id, rows, ids)
+
     def _replace(self, session_id: str, rows: list[Any], live: bool, ids: list[int]) -> None:
         session = self.sessions[session_id]
         kept = [m for m in session.messages if live and m.state != "live"]
@@ -150,6 +176,36 @@ class Model:
         session.messages += _messages(rows, ids)
         session.counter = len(rows)
 
+    def _summarise(
+        self, session_id: str, some: list[int], rows: list[Any], carry: list[int], ids: list[int]
+    ) -> None:
+        session = self.sessions[session_id]
+        for message in session.messages:
+            message.state = "compacted" if message.id in (*some, *carry) else message.state
+        session.messages += _messages(rows, ids[: len(rows)])
+        session.messages += self._copies(session_id, carry, ids[len(rows) :])
+        session.counter = len(session.in_state("live"))
+
+    def _revive(self, session_id: str, some: list[int], drop: list[int], _: list[int]) -> None:
+        session = self.sessions[session_id]
+        session.messages = [m for m in session.messages if m.id not in drop]
+        for message in session.messages:
+            message.state = "live" if message.id in some else message.state
+        session.counter = len(session.in_state("live"))
+
+    def _copy(self, session_id: str, source: str, some: list[int], ids: list[int]) -> None:
+        session = self.sessions[session_id]
+        session.messages += self._copies(source, some, ids)
+        session.counter = len(session.in_state("live"))
+
+    def _copies(self, source: str, some: list[int], ids: list[int]) -> list[Message]:
+        known = {message.id: message for message in self.sessions[source].messages}
+        copied = [known[each] for each in some]
+        return [
+            Message(message_id, message.role, message.content, message.at)
+            for message_id, message in zip(ids, copied, strict=True)
+        ]
+
     def _rewind(self, session_id: str, message_id: int) -> None:
         session = self.sessions[session_id]
         session.rewinds += 1
@@ -157,8 +213,10 @@ class Model:
             message.state = "rewound" if message.id >= message_id else "live"
 
     def _restore(self, session_id: str, message_id: int) -> None:
-        for message in self.sessions[session_id].in_state("rewound"):
+        session = self.sessions[session_id]
+        for message in session.in_state("rewound"):
             message.state = "live" if message.id >= message_id else "rewound"
+        session.counter = max(session.counter, len(session.in_state("live")))
 
     def _clear(self, session_id: str) -> None:
         self.sessions[session_id].messages.clear()
@@ -170,6 +228,14 @@ class Model:
 
     def _reopen(self, session_id: str) -> None:
         self.sessions[session_id].reason = None
+
+    def _put(self, session_id: str, reason: str | None) -> None:
+        self.sessions[session_id].reason = reason
+
+    def _finalize(self, _: None) -> None:
+        for name, session in self.sessions.items():
+            if session.reason is None and session.messages and self.ancestors(name):
+                session.reason = "orphaned_compression"
 
     def _title(self, session_id: str, title: str | None) -> None:
         for session in self.sessions.values():

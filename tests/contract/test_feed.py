@@ -235,6 +235,31 @@ def test_an_end_that_was_committed_late_is_reported(db: StateDatabase, strange: 
     assert db.changes(found.cursor).events == []
 
 
+def test_an_end_that_was_committed_after_the_first_cursor_is_reported(
+    db: StateDatabase, strange: Strange
+) -> None:
+    for name in ("a", "b"):
+        db.create_session(name, "cli")
+    everything, one = db.changes().cursor, db.changes(session="a").cursor
+    strange("UPDATE sessions SET ended_at = ?", time.time() - 30)  # it waited so long for the lock
+    assert [event.session_id for event in db.changes(everything).events] == ["a", "b"]
+    assert [event.session_id for event in db.changes(one).events] == ["a"]
+
+
+@pytest.mark.parametrize("at", [-1.0, 1e9])
+def test_ends_before_the_first_cursor_are_not_replayed_however_many(
+    db: StateDatabase, strange: Strange, at: float
+) -> None:
+    with db.transaction():
+        for number in range(900):
+            db.create_session(f"s{number}", "cli")
+    strange("UPDATE sessions SET ended_at = ?", time.time() + at)
+    cursor = db.changes().cursor
+    db.append_message("s5", "user", "x")
+    found = db.changes(cursor)
+    assert told(found.events) == [("message", "s5", "x")]
+
+
 def test_an_end_in_the_future_hides_no_other(db: StateDatabase, strange: Strange) -> None:
     for name in ("a", "b"):
         db.create_session(name, "cli")

@@ -111,6 +111,14 @@ def test_the_preview_is_the_beginning_of_what_the_user_said_first(
     assert db.list_sessions().items[0].preview == preview
 
 
+def test_the_preview_is_of_the_message_that_was_stored_first_whatever_its_time(
+    db: StateDatabase,
+) -> None:
+    rows = [{"role": "user", "content": f"number {n}", "timestamp": 900.0 - n} for n in range(300)]
+    db.append_messages("a", rows, create={"source": "cli"})
+    assert db.summarize("a").preview == "number 0"
+
+
 def test_the_preview_shows_no_rewound_message(db: StateDatabase) -> None:
     make(db, "a", 1.0)
     db.rewind_to_message("a", db.get_messages("a")[0]["id"])
@@ -353,6 +361,29 @@ def test_a_filter_selects_and_is_taken_literally(
     for order in ORDERS:
         assert sorted(listed(many, selected, order=order)) == sorted(expected.split())
     assert sorted(many.find_sessions(selected)) == sorted(expected.split())
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("where", "lines"),
+    [
+        ({"started_after": 1.0}, "a3 b"),
+        ({"started_after": 1.5}, "b"),
+        ({"started_before": 2.0}, "a3"),
+        ({"started_before": 1.0}, ""),
+        ({"started_after": 1.0, "started_before": 60.0}, "a3 b"),
+    ],
+)
+def test_a_list_is_of_what_began_then_as_its_lines_say(
+    db: StateDatabase, order: Any, where: dict[str, float], lines: str
+) -> None:
+    make(db, "a1", 10.0, started_at=1.0)
+    db.end_session("a1", "compression")
+    make(db, "a2", 11.0, started_at=0.5, parent_session_id="a1")
+    db.end_session("a2", "compression")
+    make(db, "a3", 12.0, started_at=70.0, parent_session_id="a2")
+    make(db, "b", 5.0, started_at=2.0)
+    assert sorted(listed(db, SessionFilter(**where), order=order, limit=1)) == lines.split()
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from session_core import SessionFilter, StateDatabase
+from session_core import AppendedMany, Revision, SessionFilter, StateDatabase
 from tests.contract.engines import ENGINES, Engine, has_column
-from tests.contract.model import Message, Model, Session, Step, perform
+from tests.contract.model import NOTHING, Message, Model, Session, Step, perform
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["session_core", "tests.contract.engines", "tests.contract.model"])
@@ -60,6 +60,7 @@ class Machine(RuleBasedStateMachine):
         self.db = self.engine(self.home)
         self.other = self.engine(self.home)
         self.model = Model(compacts=has_column(self.db, "compacted"))
+        self.revisions: dict[str, Revision] = {}
         self.clock = 0.0
         self.created = 0
 
@@ -79,8 +80,11 @@ class Machine(RuleBasedStateMachine):
         if error is not None:
             assert done == error
             return
-        assert done is None or isinstance(done, list), done
-        self.model.apply(step, done)
+        assert done is None or isinstance(done, AppendedMany), done
+        self.model.apply(step, done.ids if done else None)
+        if done:
+            before = NOTHING if step[0] == "anew" else self.revisions.get(step[1], NOTHING)
+            assert (done.before, done.after) == (before, self.other.revision(step[1]))
 
     def _taken(self, step: Step, way: str) -> Any:
         if way == "reopened":
@@ -156,6 +160,42 @@ class Machine(RuleBasedStateMachine):
         self.take(way, "compact", self.pick(place), self.rows(count))
 
     @has_sessions
+    @rule(place=some, which=some, count=st.integers(0, 2), carry=st.integers(0, 2), way=ways)
+    def summarise(self, place: int, which: int, count: int, carry: int, way: str) -> None:
+        """Put a summary in the place of some live messages, and carry others on."""
+        name = self.pick(place)
+        live = [message.id for message in self.model.sessions[name].in_state("live")]
+        first = which % (len(live) + 1)
+        chosen = live[first : first + 3]
+        rest = len(chosen) - carry
+        self.take(way, "summarise", name, chosen[:rest], self.rows(count), chosen[rest:])
+
+    @has_sessions
+    @rule(place=some, which=some, drop=st.integers(0, 2), way=ways)
+    def revive(self, place: int, which: int, drop: int, way: str) -> None:
+        """Bring compacted messages back in the place of live ones."""
+        session = self.model.sessions[name := self.pick(place)]
+        compacted = [message.id for message in session.in_state("compacted")]
+        live = [message.id for message in session.in_state("live")]
+        first = which % (len(compacted) + 1)
+        self.take(way, "revive", name, compacted[first : first + 3], live[:drop])
+
+    @has_sessions
+    @rule(place=some, source=some, which=some, way=ways)
+    def copy(self, place: int, source: int, which: int, way: str) -> None:
+        """Copy messages to another session, or to the same one."""
+        name = self.pick(source)
+        ids = [message.id for message in self.model.sessions[name].messages]
+        first = which % (len(ids) + 1)
+        self.take(way, "copy", self.pick(place), name, ids[first : first + 3])
+
+    @has_sessions
+    @rule(place=some, count=st.integers(1, 4), way=ways)
+    def anew(self, place: int, count: int, way: str) -> None:
+        """Delete a session and begin one of the same name."""
+        self.take(way, "anew", self.pick(place), self.rows(count))
+
+    @has_sessions
     @rule(place=some, which=some, way=ways)
     def rewind(self, place: int, which: int, way: str) -> None:
         """Rewind to a live message of the user."""
@@ -187,6 +227,19 @@ class Machine(RuleBasedStateMachine):
         self.take(way, "end", self.pick(place), reason)
 
     @has_sessions
+    @rule(place=some, reason=st.sampled_from(["cli_close", None]), way=ways)
+    def put(self, place: int, reason: str | None, way: str) -> None:
+        """Put back how a session had ended."""
+        name = self.pick(place)
+        if self.model.continuation(name) is None:
+            self.take(way, "put", name, reason)
+
+    @rule(way=ways)
+    def finalize(self, way: str) -> None:
+        """End the continuations that never ran."""
+        self.take(way, "finalize", None)
+
+    @has_sessions
     @rule(place=some, title=st.sampled_from(["Trip", "Other", None]), way=ways)
     def title(self, place: int, title: str | None, way: str) -> None:
         """Set or clear a title."""
@@ -216,6 +269,14 @@ class Machine(RuleBasedStateMachine):
         expected = expected_state(self.model)
         assert observed_state(self.db) == expected
         assert observed_list(self.other) == expected["listed"]
+
+    @invariant()
+    def a_writer_knows_the_revisions_that_a_reader_counts(self) -> None:
+        """What a writer carries along from change to change is what is there."""
+        names = sorted(self.model.sessions)
+        self.revisions = {name: self.other.revision(name) for name in names}
+        with self.db.transaction():
+            assert {name: self.db.revision(name) for name in names} == self.revisions
 
 
 def observed_state(db: StateDatabase) -> dict[str, Any]:

@@ -143,6 +143,15 @@ def test_tool_calls_of_any_shape_are_counted_as_a_recount_does(
     assert db.recount_session(session) is False
 
 
+@pytest.mark.parametrize("role", ["user", "tool", "system", "invented"])
+def test_tool_calls_of_any_role_are_counted_as_a_recount_does(
+    db: StateDatabase, session: str, role: str
+) -> None:
+    db.append_message(session, role, "x", tool_calls=CALLS)
+    assert counters(db) == (1, len(CALLS))
+    assert db.recount_session(session) is False
+
+
 def test_empty_reasoning_is_not_no_reasoning(db: StateDatabase, session: str) -> None:
     empty = db.append_message(session, "assistant", "x", reasoning_content="")
     none = db.append_message(session, "assistant", "x", reasoning_content=None)
@@ -224,6 +233,10 @@ def test_messages_of_one_batch_stand_in_order_of_time_too(db: StateDatabase, ses
         {"role": "user", "content": {1, 2}},
         {"role": "user", "content": [object()]},
         {"role": "user", "content": 2**70},
+        {"role": "user", "content": float("nan")},
+        {"role": "user", "content": float("-inf")},
+        {"role": "user", "content": [{"type": "text", "score": float("nan")}]},
+        {"role": "user", "tool_calls": [{"id": float("inf")}]},
         {"role": "user", "token_count": 2**70},
         {"role": "user", "tool_name": object()},
         {"role": "user", "tool_calls": [object()]},
@@ -418,6 +431,16 @@ def test_a_restore_after_a_compaction_leaves_compacted_rows_compacted(
         db.archive_and_compact(session, [{"role": "user", "content": "summary"}])
         assert db.restore_rewound(session, ids[0]) == 1
         assert flags(db) == [("a", 0, 1), ("b", 0, 1), ("c", 1, 0), ("summary", 1, 0)]
+        assert counters(db) == (2, 0)
+
+
+def test_a_part_of_what_was_rewound_leaves_the_counters_as_they_were(
+    db: StateDatabase, session: str
+) -> None:
+    ids = append(db, "a", "b", "c")
+    db.rewind_to_message(session, ids[1])
+    db.restore_rewound(session, ids[2])
+    assert counters(db) == (3, 0)
 
 
 def test_a_compaction_flags_live_rows_and_appends_in_their_place(

@@ -99,11 +99,16 @@ def test_an_id_that_cannot_be_one_is_invalid(db: StateDatabase, session_id: Any)
     [
         {"source": ""},
         {"source": None},
+        {"source": b"cli"},
+        {"source": 5},
         {"bogus": 1},
         {"title": "by its own verb"},
         {"id": "t"},
         {"id) VALUES ('x'); --": 1},
         {"cwd": object()},
+        {"cwd": b"/srv"},
+        {"model_config": {"a": object()}},
+        {"model_config": {"a": float("nan")}},
         {"started_at": "yesterday"},
         {"started_at": float("nan")},
         {"started_at": float("inf")},
@@ -114,6 +119,54 @@ def test_fields_that_make_no_sense_are_invalid(db: StateDatabase, fields: dict[s
     with pytest.raises(InvalidInput):
         db.create_session("s", **{"source": "cli", **fields})
     assert db.get_session("s") is None
+
+
+@pytest.mark.parametrize("create", ["cli", ["source", "cli"], 5, {"source": b"cli"}])
+def test_a_new_session_of_a_first_message_makes_sense(db: StateDatabase, create: Any) -> None:
+    with pytest.raises(InvalidInput):
+        db.append_message("s", "user", "x", create=create)
+    assert db.get_session("s") is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"chat_id": b"42"},
+        {"model": ["m"]},
+        {"compression_failure_cooldown_until": float("nan")},
+        {"compression_fallback_streak": "often"},
+    ],
+)
+def test_an_update_that_does_not_fit_is_invalid_and_changes_nothing(
+    db: StateDatabase, fields: dict[str, Any]
+) -> None:
+    db.create_session("s", "cli")
+    before = row(db, "s")
+    with pytest.raises(InvalidInput):
+        db.update_session("s", **fields)
+    assert row(db, "s") == before
+
+
+def test_a_number_of_a_chat_reads_as_its_digits(db: StateDatabase) -> None:
+    number: Any = -100_200_300
+    db.create_session("s", "telegram", user_id=number)
+    assert row(db, "s")["user_id"] == "-100200300"
+
+
+@pytest.mark.parametrize("reason", [b"cli_close", 5, ["x"]])
+def test_a_reason_that_is_no_text_is_invalid(db: StateDatabase, reason: Any) -> None:
+    db.create_session("s", "cli")
+    for end in (db.end_session, db.promote_to_session_reset):
+        with pytest.raises(InvalidInput):
+            end("s", reason)
+    assert row(db, "s")["ended_at"] is None
+
+
+def test_what_is_kept_beside_the_sessions_is_text(db: StateDatabase) -> None:
+    for key, value in ((b"k", "v"), ("k", b"v"), ("k", None), ("k", 5)):
+        with pytest.raises(InvalidInput):
+            db.set_meta(key, value)  # type: ignore[arg-type]
+    assert db.get_meta("k") is None
 
 
 def test_an_unknown_parent_is_not_found_and_nothing_is_created(db: StateDatabase) -> None:
@@ -407,6 +460,15 @@ def test_meta_values_are_kept(db: StateDatabase, reopen: Open) -> None:
     db.set_meta("ours", "1")
     db.set_meta("ours", "2")
     assert reopen().get_meta("ours") == "2"
+
+
+def test_meta_values_are_forgotten(db: StateDatabase, reopen: Open) -> None:
+    assert db.delete_meta("ours") is False
+    db.set_meta("ours", "1")
+    db.set_meta("ours, too", "1")
+    assert db.delete_meta("ours") is True
+    again = reopen()
+    assert (again.get_meta("ours"), again.get_meta("ours, too")) == (None, "1")
 
 
 def test_a_home_says_whose_it_is(db: StateDatabase) -> None:

@@ -203,6 +203,15 @@ def test_a_title_resolves_to_the_newest_of_its_lineage(db: StateDatabase) -> Non
     assert db.resolve_session_by_title("Nothing") is None
 
 
+def test_a_title_that_was_cut_for_its_number_is_of_its_lineage(db: StateDatabase) -> None:
+    titled(db, a="x" * 100)
+    titled(db, b=db.get_next_title_in_lineage("x" * 100), c="x" * 98)
+    assert db.resolve_session_by_title("x" * 100) == "b"
+    assert db.resolve_session_by_title("x" * 98) == "b"
+    assert db.resolve_session_by_title("x" * 97) == "b"
+    assert db.resolve_session_by_title("x" * 96) is None
+
+
 def test_the_newest_of_a_lineage_is_by_start_not_by_number(db: StateDatabase) -> None:
     titled(db, a="Trip #9", b="Trip #2", c="Trip")
     assert db.resolve_session_by_title("Trip") == "b"

@@ -147,6 +147,10 @@ def has_task(db: StateDatabase) -> bool:
         {"estimated_cost_usd": "much"},
         {"estimated_cost_usd": float("nan")},
         {"input_tokens": 2**70},
+        {"input_tokens": -1},
+        {"input_tokens": 1.5},
+        {"api_call_count": -1},
+        {"actual_cost_usd": -0.1},
         {"model": object()},
     ],
 )
@@ -154,8 +158,9 @@ def test_counts_that_make_no_sense_are_invalid(db: StateDatabase, counts: dict[s
     db.create_session("s", "cli")
     db.update_token_counts("s", **CALL)
     before = totals(db), used(db)
-    with pytest.raises(InvalidInput):
-        db.update_token_counts("s", **counts)
+    for absolute in (False, True):
+        with pytest.raises(InvalidInput):
+            db.update_token_counts("s", absolute=absolute, **counts)
     with pytest.raises(InvalidInput):
         db.record_auxiliary_usage("s", "vision", **counts)
     assert (totals(db), used(db)) == before

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from session_core import InvalidInput
 from session_core.state import content
 
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | FINITE | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 )
@@ -28,7 +29,7 @@ def test_a_list_or_mapping_reads_as_it_was_stored(value: Any) -> None:
     assert content.decode(stored) == value
 
 
-@given(st.text() | st.none() | st.binary() | st.integers() | st.floats(allow_nan=False))
+@given(st.text() | st.none() | st.binary() | st.integers() | FINITE)
 def test_what_is_no_list_is_stored_as_it_is(value: Any) -> None:
     assert content.encode(value) == value
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from session_core import NotFound, SessionDB, TitleTaken
+from session_core import Busy, NotFound, SessionDB, TitleTaken
+from tests.contract.engines import given_up
+from tests.homes import connect, own_database
 
 NOTHING: dict[str, Callable[[SessionDB], Any]] = {
     "end_session": lambda db: db.end_session("s", "done"),
@@ -47,6 +50,68 @@ def test_a_change_that_is_refused_makes_no_home(
     with SessionDB(tmp_path / "home" / "state.db") as db, pytest.raises(NotFound):
         change(db)
     assert not (tmp_path / "home").exists()
+
+
+def test_a_transaction_that_fails_before_its_first_change_makes_no_home(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "home" / "state.db") as db:
+        with given_up(db):
+            assert db.in_transaction
+            assert db.get_messages("s") == []
+        with db.transaction(), db.transaction():
+            assert db.end_session("s", "done") is False
+        assert not db.in_transaction
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_transaction_that_began_with_the_first_change_is_undone_whole(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        with given_up(db):
+            db.create_session("s", "cli")
+            db.append_message("s", "user", "a")
+        assert db.get_session("s") is None
+        with db.transaction():
+            db.append_message("s", "user", "b", create={"source": "cli"})
+        assert [row["content"] for row in db.get_messages("s")] == ["b"]
+
+
+def test_a_part_of_a_transaction_that_began_late_is_undone_alone(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        with db.transaction():
+            with given_up(db):
+                db.create_session("gone", "cli")
+            db.create_session("kept", "cli")
+        assert (db.get_session("gone"), (db.get_session("kept") or {})["id"]) == (None, "kept")
+
+
+def test_a_transaction_that_could_not_begin_yet_is_still_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path, patience_s=0.0) as db, given_up(db):
+        own_database(path)
+        with connect(path) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(Busy):
+                db.create_session("s", "cli")
+            other.execute("ROLLBACK")
+        db.create_session("s", "cli")
+    with SessionDB(path) as again:
+        assert again.get_session("s") is None
+
+
+def test_a_transaction_that_began_late_is_that_of_its_thread_alone(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db, ThreadPoolExecutor(1) as pool:
+        with given_up(db):
+            pool.submit(db.create_session, "theirs", "cli").result(20)
+            db.create_session("mine", "cli")
+        assert (db.get_session("mine"), (db.get_session("theirs") or {})["id"]) == (None, "theirs")
+
+
+def test_an_empty_file_becomes_a_home_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.touch()
+    path.chmod(0o644)
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_first_change_makes_a_home_that_holds_it_once(tmp_path: Path) -> None:

@@ -64,6 +64,18 @@ def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
     assert found(path, query) == [one]
 
 
+@pytest.mark.parametrize("sign", ["\ue000", "\u0378", "\U00040000"])
+@pytest.mark.parametrize("query", ["{}:zero", "({})zero", "zero"])
+def test_a_word_beside_a_sign_that_only_the_index_takes_for_a_letter_is_found(
+    path: Path, sign: str, query: str
+) -> None:
+    with filled(path, 22) as connection:
+        text = f"{sign}:zero ({sign})zero"
+        one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
+        two = add_message(connection, "s", "user", text)
+    assert found(path, f'"{query.format(sign)}"') == [one, two]
+
+
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_words_behind_an_escaped_sign_are_found(path: Path, schema: int) -> None:
     with filled(path, schema) as connection:

@@ -209,6 +209,25 @@ def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
     assert db.changes(found.cursor).events == []
 
 
+def test_no_end_is_lost_where_the_clock_is_set_back(path: Path) -> None:
+    clock = [5000.0]
+    with SessionDB(path, clock=lambda: clock[0]) as db:
+        for name in ("a", "b", "c"):
+            db.create_session(name, "cli")
+        cursor = db.changes().cursor
+        clock[0] -= 50.0
+        db.end_session("a", "done")
+        found = db.changes(cursor)
+        assert ([event.session_id for event in found.events], found.gap) == (["a"], False)
+        clock[0] -= 3600.0
+        db.end_session("b", "done")
+        found = db.changes(found.cursor)
+        assert (found.events, found.gap) == ([], True)
+        db.end_session("c", "done")
+        found = db.changes(found.cursor)
+        assert ([event.session_id for event in found.events], found.gap) == (["c"], False)
+
+
 def test_a_database_that_is_replaced_is_a_gap(db: SessionDB, path: Path, tmp_path: Path) -> None:
     run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copyfile(path, tmp_path / "backup.db")
@@ -223,6 +242,7 @@ def test_a_database_that_is_replaced_is_a_gap(db: SessionDB, path: Path, tmp_pat
 
 SOUND = {
     "session": None,
+    "at": 0,
     "mark": None,
     "after": 0,
     "anchor": None,
@@ -245,6 +265,8 @@ SOUND = {
         SOUND | {"after": "1"},
         SOUND | {"session": {"a": 1}},
         SOUND | {"session": "\ud800"},
+        SOUND | {"at": None},
+        SOUND | {"at": float("inf")},
         SOUND | {"mark": 5},
         SOUND | {"anchor": [1]},
         SOUND | {"anchor": [2**70, "x"]},

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections import namedtuple
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -309,8 +310,16 @@ def _root_page(path: Path, table: str) -> tuple[int, int]:
 
 def _traces(path: Path) -> Any:
     """What a check could leave: locks that are lost, a log that is another one, a changed file."""
-    locks = [line.split(maxsplit=1)[1] for line in Path("/proc/locks").read_text().splitlines()]
     inodes = [Path(f"{path}{suffix}").stat().st_ino for suffix in ("", "-wal", "-shm")]
-    ours = sorted(line for line in locks if any(f":{inode} " in line for inode in inodes))
+    ours = {lock for lock in _locks() if any(f":{inode} " in lock for inode in inodes)}
+    assert len(ours) > 1
     sizes = [Path(f"{path}{suffix}").stat().st_size for suffix in ("", "-wal")]
     return ours, inodes, sizes, path.stat().st_mtime_ns, sorted(path.parent.iterdir())
+
+
+def _locks() -> Iterator[str]:
+    """Yield the locks of this process; those of others come and go while `/proc/locks` is read."""
+    for info in Path("/proc/self/fdinfo").iterdir():
+        with suppress(FileNotFoundError):
+            lines = info.read_text().splitlines()
+            yield from (line.split(maxsplit=2)[2] for line in lines if line.startswith("lock:"))

@@ -10,7 +10,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from session_core.errors import Unsupported
 from session_core.models import Finding
 from session_core.state.sqlite import blocks, trigram
 from session_core.state.sqlite.handle import Handle, file_uri
-from session_core.state.sqlite.opening import open_reader
+from session_core.state.sqlite.opening import exists, open_reader
 
 SQL = blocks.load("checks")
 
@@ -37,13 +36,9 @@ _ORPHANS = {
 
 def check(path: Path, *, deep: bool = False) -> list[Finding]:
     """Return what is wrong with a file; nothing is wrong with one that is not there."""
-    with suppress(PermissionError):
-        try:
-            if not path.stat().st_size:
-                return []
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    handle, _ = open_reader(path)
+    if not exists(path):
+        return []
+    handle = open_reader(path)
     try:
         with handle.snapshot():
             damage = list(_damage(handle))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from session_core.state.sqlite.compaction import Compaction
 from session_core.state.sqlite.feed import Feed
 from session_core.state.sqlite.lineage import Lineage
 from session_core.state.sqlite.lists import Lists
 from session_core.state.sqlite.messages import Messages
 from session_core.state.sqlite.routes import Routes
+from session_core.state.sqlite.rows import Rows
 from session_core.state.sqlite.search import Search
 from session_core.state.sqlite.sessions import Sessions
 from session_core.state.sqlite.titles import Titles
@@ -16,7 +18,19 @@ from session_core.state.sqlite.windows import Windows
 
 
 class SessionDB(
-    Sessions, Titles, Usage, Messages, Windows, Lineage, Lists, Search, Routes, Upkeep, Feed
+    Sessions,
+    Titles,
+    Usage,
+    Messages,
+    Compaction,
+    Rows,
+    Windows,
+    Lineage,
+    Lists,
+    Search,
+    Routes,
+    Upkeep,
+    Feed,
 ):
     """Every conversation of a home, in one SQLite file, beside whoever else has it open.
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from session_core.state import arguments
 from session_core.state.content import decode_json
 from session_core.state.sqlite import blocks, index, trigram
 from session_core.state.sqlite.handle import Handle
@@ -60,7 +61,7 @@ class Pace:
 
 def there(handle: Handle, session_ids: Sequence[str]) -> list[str]:
     """Return those of the sessions that are there, each once."""
-    given = dict.fromkeys(session_ids)
+    given = dict.fromkeys(arguments.texts("session_ids", session_ids) or ())
     return [each for each in given if handle.value(SQL["has_session"], (each,)) is not None]
 
 
@@ -95,6 +96,7 @@ class _Taken:
             return True
         if self.room <= 0:
             return False
+        self._handle.touched(session_id)
         for row_id, size in self._handle.connection.execute(SQL["list_rows"], (session_id,)):
             if self.room <= 0:
                 return False
@@ -143,31 +145,33 @@ def _delete_messages(handle: Handle, rows: Sequence[int]) -> None:
 
 def delete_row(handle: Handle, session_id: str) -> None:
     """Delete the row of a session that has no messages, and what other tables have of it."""
-    for statement in _belongings(handle):
-        handle.run(statement, (session_id,))
+    handle.touched(session_id)
+    for table, column in belonging(handle):
+        handle.run(_removal(table, column), (session_id,))
     handle.run(SQL["detach_children"], (session_id,))
     handle.run(SQL["delete_session"], (session_id,))
 
 
-def _belongings(handle: Handle) -> list[str]:
-    """Return the statements for the rows of other tables, which are found by looking."""
-    found = handle.cache.get("belongings")
+def belonging(handle: Handle) -> list[tuple[str, str]]:
+    """Return the tables with rows of a session, and the columns that say so, found by looking."""
+    found: list[tuple[str, str]] | None = handle.cache.get("belonging")
     if found is None:
-        columns = [
+        found = [
             (table, column)
             for table, column in handle.values(SQL["list_columns_of_sessions"])
             if table not in _KEPT and (table, column) != ("sessions", "parent_session_id")
         ]
-        columns += [pair for pair in _OTHER_KEYS.items() if handle.has(*pair)]
-        found = handle.cache["belongings"] = [_removal(*pair) for pair in columns]
-    return list(found)
+        found += [pair for pair in _OTHER_KEYS.items() if handle.has(*pair)]
+        handle.cache["belonging"] = found
+    return found
 
 
 def _removal(table: str, column: str) -> str:
     if table == "sessions":
-        return f"UPDATE sessions SET {_quoted(column)} = NULL WHERE {_quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
-    return f"DELETE FROM {_quoted(table)} WHERE {_quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
+        return f"UPDATE sessions SET {quoted(column)} = NULL WHERE {quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
+    return f"DELETE FROM {quoted(table)} WHERE {quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return the name of a table or column for use in a statement."""
     return '"' + name.replace('"', '""') + '"'

@@ -11,25 +11,33 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-from session_core.errors import Busy, InvalidInput
+from session_core.errors import InvalidInput
 from session_core.models import Changes, Event
+from session_core.state import arguments
 from session_core.state.content import decode, plain_text
 from session_core.state.contract import Stop
-from session_core.state.sqlite import blocks
+from session_core.state.following import Following
+from session_core.state.sqlite import blocks, carried
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.opening import MARK
-from session_core.state.sqlite.position import ANCHORS, Ends, Position, Row, message_check
+from session_core.state.sqlite.position import (
+    ANCHORS,
+    OVERLAP_S,
+    Ends,
+    Position,
+    Row,
+    message_check,
+)
 from session_core.state.sqlite.store import Store, fit_to_bind
 from session_core.state.sqlite.watch import BUSY, State, Watch
 
 SQL = blocks.load("feed")
 
 _MAKING = threading.Lock()
-_POLL_S = 0.05
 
 _TEXT_CHARACTERS = 500
 _CHEAP_SCAN_S = 0.02
@@ -59,26 +67,17 @@ class Feed(Store):
         Raises:
             InvalidInput: the cursor is malformed, or is that of another session.
         """
-        if limit < 1:
-            raise InvalidInput(f"limit is {limit}; at least 1")
-        if not timeout_s >= 0:
-            raise InvalidInput(f"timeout_s is {timeout_s}; at least 0")
+        arguments.check_limit(limit)
+        arguments.check_text("session", session)
         if timeout_s and self.in_transaction:
             raise InvalidInput("a transaction of this thread is open; wait after it")
+        following = Following(cursor, timeout_s, stop)
         pause = time.sleep if stop is None else stop.wait
-        until = time.monotonic() + timeout_s
         while True:
-            over = time.monotonic() >= until or (stop is not None and stop.is_set())
-            try:
-                found = self._look(cursor, session, limit)
-            except Busy:
-                if over:
-                    raise
-            else:
-                if found.events or found.gap or over:
-                    return found
-                cursor = found.cursor
-            pause(max(0.0, min(_POLL_S, until - time.monotonic())))
+            found = following.look(lambda cursor: self._look(cursor, session, limit))
+            if found is not None:
+                return found
+            pause(following.pause_s)
 
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
@@ -137,12 +136,14 @@ class _Scans:
         self._rows: list[Row] = []
         self._due_at = 0.0
 
-    def ended(self, handle: Handle, after: float, state: State) -> list[Row] | None:
+    def ended(
+        self, handle: Handle, after: float, state: State, *, at_once: bool
+    ) -> list[Row] | None:
         """Return the sessions that ended after a time; None where that must wait."""
         with self._lock:
             if self._state != state or state == BUSY or after < self._after:
                 began = time.monotonic()
-                if began < self._due_at:
+                if began < self._due_at and not at_once:
                     return None
                 self._rows = handle.values(SQL["list_ended"], (after,))
                 took = time.monotonic() - began
@@ -181,6 +182,7 @@ class _Look:
             events += ended
         following = Position(
             session=position.session,
+            at=self._now,
             mark=self._mark,
             after=after,
             anchor=self._anchor(after),
@@ -190,17 +192,24 @@ class _Look:
         return Changes(events, following.encode(), gap=lost)
 
     def _now_position(self, session: str | None) -> Position:
+        ended = self._ended_rows(session, self._now - OVERLAP_S, at_once=True)
         return Position(
             session=session,
+            at=self._now,
             mark=self._mark,
             after=self._high,
             anchor=self._anchor(self._high),
             sessions=self._last_sessions(),
-            ends=Ends.since(self._now),
+            ends=Ends.since(ended or (), self._now),
         )
 
     def _continues(self, position: Position) -> bool:
-        """Whether this is the database of the position, and not an earlier state of it."""
+        """Whether this is the database of the position, and not an earlier state of it.
+
+        By a clock that was set back sessions end before what was reported, where nobody looks.
+        """
+        if self._now < position.at - OVERLAP_S:
+            return False
         if position.mark != self._mark and (position.mark or position.after):
             return False
         if self._high < position.after:
@@ -244,30 +253,45 @@ class _Look:
 
     def _messages(self, position: Position, limit: int) -> tuple[list[Event], int]:
         """Return new messages, and up to where all have been looked at."""
-        if limit < 1:
-            return [], position.after
-        wanted = {"after": position.after, "session": position.session, "limit": limit}
+        events: list[Event] = []
+        after = position.after
+        while len(events) < limit:
+            wanted = limit - len(events)
+            rows = self._messages_after(after, position.session, wanted)
+            events += _message_events(row for row in rows if not self._is_copy(row))
+            if len(rows) < wanted:
+                return events, self._high
+            after = rows[-1]["id"]
+        return events, after
+
+    def _messages_after(self, after: int, session: str | None, limit: int) -> list[dict[str, Any]]:
         flagged = self._handle.has("messages", "compacted")
         block = "list_messages" if flagged else "list_messages_without_compacted"
-        rows = self._handle.rows(self._handle.sql(SQL[block]), wanted)
-        return list(_message_events(rows)), self._high if len(rows) < limit else rows[-1]["id"]
+        bounds = {"after": after, "session": session, "limit": limit}
+        return self._handle.rows(self._handle.sql(SQL[block]), bounds)
+
+    def _is_copy(self, row: dict[str, Any]) -> bool:
+        place = row["id"], row["session_id"], row["timestamp"]
+        return row["id"] in carried.originals(self._handle, *place)
 
     def _ended(self, position: Position, limit: int) -> tuple[list[Event], Ends]:
-        rows = self._ended_rows(position) if limit > 0 else None
+        floor, _ = position.ends.floor
+        rows = self._ended_rows(position.session, floor) if limit > 0 else None
         if rows is None:
             self.put_off = True
             return [], position.ends
         fresh, ends = position.ends.follow(rows, limit, self._now)
         return [_end_event(row) for row in fresh], ends
 
-    def _ended_rows(self, position: Position) -> list[Row] | None:
-        after = position.ends.floor[0]
-        if position.session is not None:
-            return self._handle.values(SQL["list_ended_of"], (position.session, after))
+    def _ended_rows(
+        self, session: str | None, after: float, *, at_once: bool = False
+    ) -> list[Row] | None:
+        if session is not None:
+            return self._handle.values(SQL["list_ended_of"], (session, after))
         # A home of our own has an index on the ends.
         if self._mark is not None:
             return self._handle.values(SQL["list_ended"], (after,))
-        return self._scans.ended(self._handle, after, self._state)
+        return self._scans.ended(self._handle, after, self._state, at_once=at_once)
 
 
 def _mark(handle: Handle) -> str | None:
@@ -282,7 +306,7 @@ def _high_water(handle: Handle) -> int:
     return int(handle.value(SQL[block]) or 0)
 
 
-def _message_events(rows: Sequence[dict[str, Any]]) -> Iterator[Event]:
+def _message_events(rows: Iterable[dict[str, Any]]) -> Iterator[Event]:
     for row in rows:
         text = plain_text(decode(row["content"]))[:_TEXT_CHARACTERS]
         yield Event(

@@ -7,6 +7,7 @@ from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.models import SessionFilter, Status
+from session_core.state import arguments
 from session_core.state.sqlite.handle import Handle
 
 _ACTIVE_AT = (
@@ -47,6 +48,8 @@ _SETS = {
     "source": "s.source IN (SELECT value FROM json_each(:source))",
 }
 
+_OF_NUMBERS = ("_after", "_before", "_messages", "_tokens", "_cost", "_tool_calls")
+
 _NEEDS_COLUMN = {"chat_id": "chat_id", "chat_type": "chat_type", "branch_like": "git_branch"}
 
 _STATUS: dict[Status | None, str] = {
@@ -58,17 +61,28 @@ _STATUS: dict[Status | None, str] = {
 }
 
 
+def checked(where: SessionFilter) -> SessionFilter:
+    """Return a filter, and refuse what is none."""
+    if not isinstance(where, SessionFilter):
+        raise InvalidInput("sessions are chosen by a SessionFilter")
+    return where
+
+
 def compose(handle: Handle, where: SessionFilter) -> tuple[str, dict[str, Any]]:
     """Return the SQL condition of a filter on `sessions s`, and its values."""
+    where = checked(where)
     conditions: list[str] = []
     values: dict[str, Any] = {}
-    if where.status not in _STATUS:
-        raise InvalidInput(f"unknown status {where.status!r}; known are open, ended, archived, all")
+    if where.status not in tuple(_STATUS):
+        known = "open, ended, archived, all"
+        raise InvalidInput(f"unknown status {where.status!r:.40}; known are {known}")
     conditions.append(_STATUS[where.status])
     for name, condition in _CONDITIONS.items():
         value = getattr(where, name)
         if value is None:
             continue
+        check = arguments.check_number if name.endswith(_OF_NUMBERS) else arguments.check_text
+        check(name, value)
         if name in _NEEDS_COLUMN and not handle.has("sessions", _NEEDS_COLUMN[name]):
             conditions.append("0")
             continue
@@ -82,11 +96,9 @@ def compose(handle: Handle, where: SessionFilter) -> tuple[str, dict[str, Any]]:
 
 def _add_sets(where: SessionFilter, conditions: list[str], values: dict[str, Any]) -> None:
     for name, condition in _SETS.items():
-        wanted = getattr(where, name)
-        if isinstance(wanted, str):
-            raise InvalidInput(f"{name} is a tuple, such as ({wanted!r},)")
+        wanted = arguments.texts(name, getattr(where, name))
         if wanted is not None:
-            values[name] = json.dumps(list(wanted))
+            values[name] = json.dumps(wanted)
             conditions.append(condition)
 
 
@@ -105,6 +117,7 @@ def _add_folders(
 
 
 def _folder(name: str, path: str) -> dict[str, str]:
+    arguments.check_text(name, path)
     stem = path.rstrip("/\\")
     return {name: stem or path, f"{name}_below": f"{stem}/", f"{name}_under": f"{stem}\\"}
 
@@ -119,6 +132,7 @@ def _add_words(
 ) -> None:
     if where.words is None:
         return
+    arguments.check_text("words", where.words)
     name = "s.display_name" if handle.has("sessions", "display_name") else "''"
     text = f"(coalesce(s.title, '') || ' ' || coalesce({name}, ''))"
     for place, word in enumerate(where.words.split()):

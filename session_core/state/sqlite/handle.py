@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, cast
 
 from session_core import driver
@@ -40,8 +40,12 @@ class Handle:
         """Whether a change has left something to be done in transactions of its own."""
         self.seen: dict[Any, Any] = {}
         self.kept: dict[str, Any] = {}
-        self.file: tuple[int, int] | None = None
+        self.file: tuple[int, ...] | None = None
         """Which file it was opened on, where that matters: another may take its place."""
+        self.immutable = False
+        """Whether it was opened as a file that cannot change, on a mount that nobody can write."""
+        self.depth = 0
+        """How many parts of a transaction are open, one in another."""
         self._columns: dict[str, tuple[str, ...]] = {}
         self._composed: dict[str, str] = {}
         self._schema_version = -1
@@ -109,6 +113,10 @@ class Handle:
             "visible": f"({live} OR {compacted})",
         }
 
+    def touched(self, session_id: str) -> None:
+        """Forget what was counted of a session: called by whoever changes its rows or its end."""
+        self.cache.pop(("revision", session_id), None)
+
     def forget(self) -> None:
         """Forget everything that was read or counted, after a change that was rolled back."""
         for memory in (self.cache, self.seen, self.kept):
@@ -127,16 +135,35 @@ class Handle:
                 self._columns.clear()
                 self._composed.clear()
 
-    @contextmanager
-    def snapshot(self) -> Iterator[Handle]:
+    def snapshot(self) -> Snapshot:
         """Everything that is read inside is of one moment."""
-        self.connection.execute("BEGIN")
+        return Snapshot(self)
+
+
+class Snapshot:
+    """A transaction that reads."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> Handle:
+        connection = self._handle.connection
+        connection.rollback()  # of one that an interrupt has cut short
+        connection.execute("BEGIN")
         try:
-            self.look_again()
-            yield self
-        finally:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
+            self._handle.look_again()
+        except BaseException:
+            connection.rollback()
+            raise
+        return self._handle
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._handle.connection.rollback()
 
 
 def file_uri(path: Path, mode: str) -> str:
@@ -145,55 +172,89 @@ def file_uri(path: Path, mode: str) -> str:
 
 
 def translate(error: Exception, path: Path) -> SessionError:
-    """Return the error of our tree for one of the driver's."""
+    """Return the error of our tree for one of the driver's.
+
+    Its text is looked at and never passed on: it may hold what a row says.
+    """
     text = str(error)
     for phrases, make in _TRANSLATIONS:
-        if any(phrase in text for phrase in phrases):
-            return cast("SessionError", make(path, text))
-    return StorageError(f"the database {path} could not do that: {text}")
+        if text.startswith(phrases):
+            return cast("SessionError", make(path, name_of(error)))
+    return StorageError(
+        f"the database {path} could not do that ({name_of(error)}); "
+        "check the disk and the database, then try again"
+    )
+
+
+def name_of(error: Exception) -> str:
+    """Return what SQLite calls an error; older versions of Python do not tell."""
+    return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 
 def is_busy(error: Exception) -> bool:
     """Whether the lock was taken by somebody else, so that trying again may help."""
-    return "locked" in str(error) or "busy" in str(error)
+    return isinstance(error, driver.library().OperationalError) and str(error).startswith(_LOCKED)
 
 
+_LOCKED = (
+    "database is locked",
+    "database table is locked",
+    "database schema is locked",
+    "locking protocol",
+)
 _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
     (
-        ("locked", "busy"),
+        _LOCKED,
         lambda path, _: Busy(f"the database {path} is in use by another process; try again"),
     ),
     (
-        ("disk is full",),
+        ("database or disk is full",),
         lambda path, _: StorageFull(f"no room left for {path}; free some space, then try again"),
     ),
     (
-        ("image is malformed", "malformed database", "not a database", "file is encrypted"),
-        lambda path, text: Corrupt(
-            f"{path} is damaged, encrypted or no database ({text}); restore it from a backup"
+        (
+            "database disk image is malformed",
+            "malformed database schema",
+            "file is not a database",
+            "file is encrypted",
+        ),
+        lambda path, name: Corrupt(
+            f"{path} is damaged, encrypted or no database ({name}); restore it from a backup"
         ),
     ),
     (
-        ("readonly", "unable to open", "authoriz", "permission"),
-        lambda path, _: Denied(f"{path} may not be opened or written; check its permissions"),
+        (
+            "attempt to write a readonly database",
+            "unable to open database file",
+            "authorization denied",
+            "not authorized",
+            "access permission denied",
+        ),
+        lambda path, _: Denied(
+            f"{path} may not be opened or written; check the permissions of the file, of those "
+            "beside it and of their folder"
+        ),
     ),
     (
-        ("FOREIGN KEY",),
+        ("FOREIGN KEY constraint",),
         lambda *_: NotFound("the session or its parent is not there; create it first"),
     ),
     (
         (
-            "rror binding parameter",
-            "too big",
-            "too complex",
-            "tree is too large",
+            "Error binding parameter",
+            "Binding ",
+            "string or blob too big",
+            "LIKE or GLOB pattern too complex",
+            "Expression tree is too large",
+            "parser stack overflow",
+            "too many SQL variables",
             "datatype mismatch",
-            "NOT NULL",
+            "NOT NULL constraint",
         ),
         lambda *_: InvalidInput("a value is of a type or size that cannot be stored"),
     ),
     (
-        ("UNIQUE",),
+        ("UNIQUE constraint",),
         lambda *_: Conflict("somebody else stored the same key first; read again"),
     ),
 )

@@ -1,9 +1,9 @@
 """The search index of a home of our own, fed in batches behind what is appended.
 
 A mark says up to which message it goes; what lies above is the tail, which search reads itself, so
-no answer is stale. A batch is a transaction of its own, after the one that appended. Message ids
-are never used twice, so a word that is left over from a row that somebody else deleted finds
-nothing.
+no answer is stale. Both have the words of the folded text, so that no answer changes when a message
+is indexed. A batch is a transaction of its own, after the one that appended. Message ids are never
+used twice, so a word that is left over from a row that somebody else deleted finds nothing.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ def catch_up(handle: Handle) -> bool:
     rows = list(_bounded(tail))
     if not rows:
         return False
+    if not indexed_to(handle):
+        # A home that was indexed in an earlier way has another mark, and words of that way.
+        handle.run(SQL["empty_index"])
     _feed(handle, "add_text", rows)
     mark = rows[-1][0]
     handle.run(SQL["set_mark"], (str(mark),))
@@ -102,8 +105,12 @@ def _each(handle: Handle, ids: Sequence[int], block: str) -> None:
 def _feed(handle: Handle, block: str, rows: Iterable[Row]) -> None:
     handle.connection.executemany(
         SQL[block],
-        [(row[0], clean_text(searchable.spaced(searchable.of(*row[1:])))) for row in rows],
+        [(row[0], clean_text(_words(row))) for row in rows],
     )
+
+
+def _words(row: Row) -> str:
+    return searchable.spaced(searchable.fold(searchable.of(*row[1:])))
 
 
 def _bounded(rows: Iterable[Row]) -> Iterator[Row]:

@@ -1,9 +1,12 @@
 -- name: get_mark
-SELECT value FROM state_meta WHERE key = 'mcp_sessions_indexed_to'
+SELECT value FROM state_meta WHERE key = 'mcp_sessions_folded_to'
 
 -- name: set_mark
-INSERT INTO state_meta VALUES ('mcp_sessions_indexed_to', ?)
+INSERT INTO state_meta VALUES ('mcp_sessions_folded_to', ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
+
+-- name: empty_index
+INSERT INTO ms_index(ms_index) VALUES ('delete-all')
 
 -- name: get_top
 SELECT coalesce(max(id), 0) FROM messages

@@ -114,11 +114,21 @@ def known_root(handle: Handle, session_id: str) -> str:
 
 
 def known_tip(handle: Handle, session_id: str) -> str:
-    """Return the tip as `tip` does, for those who only read."""
+    """Return the tip as `tip` does, walked once for all of a chain, for those who only read."""
     tips: dict[str, str] = handle.seen.setdefault("tips", {})
-    if session_id not in tips:
-        tips[session_id] = tip(handle, session_id)
-    return tips[session_id]
+    walked = {session_id: None}
+    here = session_id
+    while here not in tips:
+        following = continuations(handle, here)
+        if not following:
+            tips[here] = here
+            break
+        here = _preferred(handle, following)
+        if here in walked:
+            return tip(handle, session_id)  # in a cycle each session has a tip of its own
+        walked[here] = None
+    tips.update(dict.fromkeys(walked, tips[here]))
+    return tips[here]
 
 
 def descent(handle: Handle, session_id: str) -> list[str]:
@@ -149,9 +159,13 @@ def chain(handle: Handle, session_id: str) -> list[str]:
 
 def family(handle: Handle, session_id: str) -> list[str]:
     """Return all sessions of the conversation, with continuations that were not gone on with."""
-    found = [conversation_root(handle, session_id)]
+    root = conversation_root(handle, session_id)
+    found, seen = [root], {root}
     for member in found:
-        found += [link["id"] for link in continuations(handle, member) if link["id"] not in found]
+        for link in continuations(handle, member):
+            if link["id"] not in seen:
+                seen.add(link["id"])
+                found.append(link["id"])
     return found
 
 

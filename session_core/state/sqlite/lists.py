@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.models import Order, Page, SessionFilter, SessionSummary
-from session_core.state import content, cursors
+from session_core.state import arguments, content, cursors
 from session_core.state.sqlite import blocks, filters, lineage, messages, sessions
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.recency import Recency
@@ -21,7 +22,7 @@ _BLOCKS: dict[Order, str] = {
     "started": "list_started",
     "size": "list_sizes",
 }
-_START = (float("inf"), "")
+_START = (float("inf"), "\U0010ffff")
 _PREVIEW = 60
 _FILTER = "/*filter*/ 1"
 
@@ -47,11 +48,10 @@ class Lists(Store):
         Raises:
             InvalidInput: the cursor is of another list, or an argument makes no sense.
         """
-        where = where or SessionFilter()
-        if order not in _BLOCKS:
-            raise InvalidInput(f"unknown order {order!r}; known are {', '.join(_BLOCKS)}")
-        if limit < 1:
-            raise InvalidInput("a list has a limit of at least 1")
+        where = SessionFilter() if where is None else filters.checked(where)
+        if order not in tuple(_BLOCKS):
+            raise InvalidInput(f"unknown order {order!r:.40}; known are {', '.join(_BLOCKS)}")
+        arguments.check_limit(limit)
         scope = [order, repr(where)]
         edge = _START if cursor is None else _edge(cursors.decode("list", scope, cursor))
 
@@ -59,7 +59,9 @@ class Lists(Store):
             lines: list[SessionSummary] = []
             last = edge
             for position, session_id in _candidates(handle, where, order, edge, limit):
-                line = _line(handle, session_id)
+                line = (
+                    _line(handle, session_id) if _began_within(handle, where, session_id) else None
+                )
                 if line is None:
                     continue
                 if len(lines) == limit:
@@ -105,9 +107,9 @@ def summary(handle: Handle, session_id: str) -> SessionSummary:
         preview=_preview(handle, session_id),
         source=row["source"],
         status="archived" if archived else "open" if ended_at is None else "ended",
-        started_at=root["started_at"],
+        started_at=_seconds(root["started_at"]),
         last_active_at=handle.value(SQL["get_activity"], {"id": session_id}),
-        ended_at=ended_at,
+        ended_at=None if ended_at is None else _seconds(ended_at),
         end_reason=row["end_reason"],
         messages=_live_messages(handle, session_id),
         project=row.get("git_repo_root") or row.get("cwd"),
@@ -115,13 +117,25 @@ def summary(handle: Handle, session_id: str) -> SessionSummary:
     )
 
 
+def _seconds(stored: Any) -> float:
+    """Return a time of a row; a careless writer may have left what is none."""
+    return stored if isinstance(stored, (int, float)) else 0.0
+
+
 def _line(handle: Handle, session_id: str) -> SessionSummary | None:
     """Return the line of a session that stands for a conversation, None for any other."""
     lines: dict[str, SessionSummary | None] = handle.seen.setdefault("lines", {})
     if session_id not in lines:
-        shown = _stands_for_conversation(handle, session_id)
+        shown = _can_be_asked_for(handle, session_id) and _stands_for_conversation(
+            handle, session_id
+        )
         lines[session_id] = summary(handle, session_id) if shown else None
     return lines[session_id]
+
+
+def _can_be_asked_for(handle: Handle, session_id: str) -> bool:
+    """Whether an id is text, and stored as it reads."""
+    return isinstance(session_id, str) and handle.value(SQL["has_id"], (session_id,)) is not None
 
 
 def _stands_for_conversation(handle: Handle, session_id: str) -> bool:
@@ -135,7 +149,7 @@ def _candidates(
     handle: Handle, where: SessionFilter, order: Order, edge: Edge, limit: int
 ) -> Iterator[tuple[Edge, str]]:
     """Yield the sessions that match, in order, each with its place, beginning below `edge`."""
-    condition, values = filters.compose(handle, where)
+    condition, values = _condition(handle, where)
     if order == "started":
         yield from _by_start(handle, (condition, values), edge, limit)
         return
@@ -161,6 +175,28 @@ def _candidates(
         rows *= 4
 
 
+def _condition(handle: Handle, where: SessionFilter) -> tuple[str, dict[str, Any]]:
+    """Return the condition on the sessions of lines: a tip begins with its root, not here told."""
+    anywhen = replace(where, started_after=None, started_before=None)
+    condition, values = filters.compose(handle, anywhen)
+    if where == anywhen:
+        return condition, values
+    began = SessionFilter(
+        status="all", started_after=where.started_after, started_before=where.started_before
+    )
+    within, bounds = filters.compose(handle, began)
+    return f"{condition} AND (s.parent_session_id IS NOT NULL OR {within})", values | bounds
+
+
+def _began_within(handle: Handle, where: SessionFilter, session_id: str) -> bool:
+    """Whether the conversation of a session began when it was asked for."""
+    bounds = {"after": where.started_after, "before": where.started_before}
+    if all(value is None for value in bounds.values()):
+        return True
+    root = lineage.known_root(handle, session_id)
+    return bool(handle.value(SQL["began_within"], {"id": root, **bounds}))
+
+
 def _by_start(
     handle: Handle, condition: tuple[str, dict[str, Any]], edge: Edge, limit: int
 ) -> Iterator[tuple[Edge, str]]:
@@ -172,7 +208,7 @@ def _by_start(
             SQL["list_started"], {"edge": edge[0], "edge_id": edge[1], "rows": rows}
         )
         begun = [((at, root), _tip_from(handle, root, *link)) for root, at, *link in found]
-        tips = json.dumps([tip for _, tip in begun])
+        tips = json.dumps([tip for _, tip in begun if isinstance(tip, str)])
         matching = {row[0] for row in handle.values(statement, {**condition[1], "tips": tips})}
         yield from ((place, tip) for place, tip in begun if tip is not None and tip in matching)
         if len(found) < rows:
@@ -213,7 +249,11 @@ def _live_messages(handle: Handle, session_id: str) -> int:
 
 
 def _preview(handle: Handle, session_id: str) -> str:
-    """Return the beginning of what the user said first."""
+    """Return the beginning of what the user said first.
+
+    No index of Hermes is in the order of ids, so of a session longer than a thousand messages only
+    the oldest thousand by their times are put into that order.
+    """
     stored: Any = handle.value(handle.sql(SQL["get_preview"]), (session_id,))
     text = " ".join(content.plain_text(content.decode(stored)).split())
     return text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."

@@ -1,19 +1,23 @@
 -- name: list_active
 SELECT id, active_at FROM (
     SELECT s.id AS id, coalesce(
-        (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id), s.started_at
+        (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id AND timestamp < ''),
+        s.started_at + 0.0
     ) AS active_at
     FROM sessions s WHERE /*filter*/ 1
 ) WHERE active_at < :edge OR (active_at = :edge AND id < :edge_id)
 ORDER BY active_at DESC, id DESC LIMIT :rows
 
 -- name: list_newest
-SELECT s.id, (SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id) AS active_at
+SELECT s.id, (
+    SELECT max(timestamp) FROM messages m WHERE m.session_id = s.id AND timestamp < ''
+) AS active_at
 FROM sessions s ORDER BY active_at DESC, s.id DESC LIMIT :rows
 
 -- name: list_newest_empty
-SELECT s.id, s.started_at FROM sessions s
-WHERE s.started_at >= :oldest AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id)
+SELECT s.id, s.started_at + 0.0 FROM sessions s
+WHERE s.started_at >= :oldest
+  AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = s.id AND timestamp < '')
 ORDER BY s.started_at DESC, s.id DESC LIMIT :rows
 
 -- name: list_started
@@ -37,13 +41,15 @@ ORDER BY size DESC, id DESC LIMIT :rows
 SELECT s.id FROM sessions s WHERE /*filter*/ 1 ORDER BY s.started_at, s.id
 
 -- name: get_activity
-SELECT coalesce((SELECT max(timestamp) FROM messages WHERE session_id = :id), started_at)
-FROM sessions WHERE id = :id
+SELECT coalesce(
+    (SELECT max(timestamp) FROM messages WHERE session_id = :id AND timestamp < ''),
+    started_at + 0.0
+) FROM sessions WHERE id = :id
 
 -- name: list_newer
-SELECT session_id, max(timestamp) FROM (
-    SELECT session_id, timestamp FROM messages WHERE id > :since ORDER BY id LIMIT :rows
-) GROUP BY session_id
+SELECT DISTINCT session_id FROM (
+    SELECT session_id FROM messages WHERE id > :since ORDER BY id LIMIT :rows
+)
 
 -- name: get_last_message
 SELECT max(id) FROM messages
@@ -57,8 +63,18 @@ SELECT id FROM sessions WHERE rowid = ?
 -- name: list_stored_since
 SELECT id FROM sessions WHERE rowid > ?
 
+-- name: has_id
+SELECT 1 FROM sessions WHERE id = ?
+
+-- name: began_within
+SELECT (:after IS NULL OR started_at + 0.0 >= :after)
+   AND (:before IS NULL OR started_at + 0.0 < :before)
+FROM sessions WHERE id = :id
+
 -- name: get_preview
 SELECT content FROM (
-    SELECT role, content, {visible} AS shown FROM messages
-    WHERE session_id = ? ORDER BY timestamp, id LIMIT 200
-) WHERE role = 'user' AND shown AND content IS NOT NULL LIMIT 1
+    SELECT id FROM (
+        SELECT id FROM messages WHERE session_id = ? ORDER BY timestamp, id LIMIT 1000
+    ) ORDER BY id LIMIT 200
+) AS early CROSS JOIN messages USING (id)
+WHERE role = 'user' AND {visible} AND content IS NOT NULL LIMIT 1

@@ -1,4 +1,4 @@
-"""Message rows: appended, rewound, restored, replaced, compacted.
+"""Message rows: appended, rewound, restored, replaced.
 
 What an append costs is what an agent waits for, so the revision of a session is counted once and
 then carried along, for as long as nobody else commits.
@@ -13,10 +13,10 @@ from itertools import compress
 from math import isfinite
 from typing import Any, cast
 
-from session_core.errors import Conflict, InvalidInput, NotFound, Unsupported
+from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.models import Appended, AppendedMany, MessageRow, Revision, Rewound
-from session_core.state import content
-from session_core.state.sqlite import blocks, index, sessions, trigram
+from session_core.state import arguments, content
+from session_core.state.sqlite import blocks, index, sessions, trigram, upkeep
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
@@ -81,7 +81,7 @@ class Messages(Store):
     ) -> AppendedMany:
         """Append messages in one step; each is a mapping of the columns of `MessageRow`."""
         now = self._clock()
-        encoded = _encode_all(messages, now)
+        encoded = encode_all(messages, now)
         new = None if create is None else sessions.checked_fields(session_id, create, now)
 
         def step(handle: Handle) -> AppendedMany:
@@ -92,7 +92,7 @@ class Messages(Store):
             before = sessions.revision(handle, session_id)
             if expect is not None and before != expect:
                 raise Conflict(f"session {session_id} was changed since; read it again")
-            ids = _insert(handle, session_id, encoded)
+            ids = insert(handle, session_id, encoded)
             _count(handle, "count_appended", session_id, encoded)
             after = before
             if ids:
@@ -119,6 +119,10 @@ class Messages(Store):
         offset: int = 0,
     ) -> list[MessageRow]:
         """Return the rows of a session in order."""
+        if limit is not None:
+            arguments.check_limit(limit)
+        if not isinstance(offset, int) or offset < 0:
+            raise InvalidInput(f"offset is {offset!r:.40}; it is a whole number of at least 0")
         block = SQL["list_all" if include_inactive else "list_live"]
         bounds = {"id": session_id, "limit": -1 if limit is None else limit, "offset": offset}
         return self._read(
@@ -148,9 +152,9 @@ class Messages(Store):
             target = _message_of(handle, session_id, target_message_id)
             if target["role"] != "user" or target["active"] == 0:
                 raise InvalidInput(f"message {target_message_id} is no live message of the user")
-            handle.cache.pop(("revision", session_id), None)
+            handle.touched(session_id)
             since = {"id": session_id, "since": target_message_id}
-            with _touching(handle, session_id, target_message_id):
+            with touching(handle, session_id, target_message_id):
                 rewound = handle.run(handle.sql(SQL["rewind_rows"]), since)
             handle.run(SQL["count_rewind"], (session_id,))
             last = handle.value(handle.sql(SQL["get_last_live"]), (session_id,))
@@ -160,13 +164,19 @@ class Messages(Store):
 
     def restore_rewound(self, session_id: str, since_message_id: int) -> int:
         """Bring back what was rewound since a message; compacted rows stay compacted."""
+        arguments.check_number("since_message_id", since_message_id, needed=True)
 
         def step(handle: Handle) -> int:
             sessions.require(handle, session_id)
-            handle.cache.pop(("revision", session_id), None)
+            handle.touched(session_id)
             since = {"id": session_id, "since": since_message_id}
-            with _touching(handle, session_id, since_message_id):
-                return handle.run(handle.sql(SQL["restore_rewound"]), since)
+            with touching(handle, session_id, since_message_id):
+                restored = handle.run(handle.sql(SQL["restore_rewound"]), since)
+            if restored:
+                live, _, tool_calls = upkeep.count_session(handle, session_id)
+                counts = {"id": session_id, "messages": live, "tool_calls": tool_calls}
+                handle.run(SQL["count_restored"], counts)
+            return restored
 
         return self._write(step)
 
@@ -174,31 +184,14 @@ class Messages(Store):
         self, session_id: str, messages: Rows, active_only: bool = False
     ) -> AppendedMany:
         """Delete all rows, or the live ones, and store others. They are gone at once."""
-        encoded = _encode_all(messages, self._clock())
+        arguments.check_flag("active_only", active_only)
+        encoded = encode_all(messages, self._clock())
         which = "live" if active_only else "all"
 
         def step(handle: Handle) -> AppendedMany:
             before = sessions.revision(handle, session_id)
             _delete(handle, session_id, which)
-            return _put_in_place(handle, session_id, before, encoded)
-
-        return self._write(step)
-
-    def archive_and_compact(self, session_id: str, compacted_messages: Rows) -> AppendedMany:
-        """Flag all live rows as compacted and append others in their place.
-
-        Raises:
-            Unsupported: the messages of this home have no such flag.
-        """
-        encoded = _encode_all(compacted_messages, self._clock())
-
-        def step(handle: Handle) -> AppendedMany:
-            if not handle.has("messages", "compacted"):
-                raise Unsupported("this home is older than compaction in place")
-            before = sessions.revision(handle, session_id)
-            with _touching(handle, session_id):
-                handle.run(handle.sql(SQL["compact_live"]), (session_id,))
-            return _put_in_place(handle, session_id, before, encoded)
+            return put_in_place(handle, session_id, before, encoded)
 
         return self._write(step)
 
@@ -231,25 +224,25 @@ def _message_of(handle: Handle, session_id: str, message_id: int) -> MessageRow:
 
 
 @contextmanager
-def _touching(handle: Handle, session_id: str, since: int = 0) -> Iterator[None]:
+def touching(handle: Handle, session_id: str, since: int = 0) -> Iterator[None]:
     """Flags are flipped inside, at which the triggers of Hermes index every row anew."""
     trigram.mend_session(handle, session_id, since)
     yield
     trigram.mend_session(handle, session_id, since)
 
 
-def _put_in_place(
+def put_in_place(
     handle: Handle, session_id: str, before: Revision, encoded: list[dict[str, Any]]
 ) -> AppendedMany:
     """Insert what stands for the rows that were live, and count it."""
-    ids = _insert(handle, session_id, encoded)
+    ids = insert(handle, session_id, encoded)
     _count(handle, "set_counts", session_id, encoded)
-    handle.cache.pop(("revision", session_id), None)
+    handle.touched(session_id)
     return AppendedMany(tuple(ids), before, sessions.revision(handle, session_id))
 
 
 def _delete(handle: Handle, session_id: str, which: str) -> int:
-    handle.cache.pop(("revision", session_id), None)
+    handle.touched(session_id)
     if index.is_ours(handle):
         block = SQL["list_live_ids" if which == "live" else "list_ids"]
         ids = [row[0] for row in handle.values(handle.sql(block), (session_id,))]
@@ -258,7 +251,8 @@ def _delete(handle: Handle, session_id: str, which: str) -> int:
     return handle.run(handle.sql(SQL[f"delete_{which}"]), (session_id,))
 
 
-def _insert(handle: Handle, session_id: str, encoded: list[dict[str, Any]]) -> list[int]:
+def insert(handle: Handle, session_id: str, encoded: list[dict[str, Any]]) -> list[int]:
+    """Insert rows whose columns are encoded, and tell the search index."""
     ids: list[int] = []
     for values in encoded:
         statement, names = _statement(handle, tuple(values))
@@ -268,7 +262,7 @@ def _insert(handle: Handle, session_id: str, encoded: list[dict[str, Any]]) -> l
         ids.append(cast("int", cursor.lastrowid))
     if ids:
         index.appended(handle, ids[-1])
-        odd = ["\0" in str(values["content"] or "") for values in encoded]
+        odd = [trigram.has_nul(values["content"]) for values in encoded]
         trigram.mend(handle, list(compress(ids, odd)))
     return ids
 
@@ -296,7 +290,10 @@ def _count(handle: Handle, block: str, session_id: str, encoded: list[dict[str, 
         handle.run(SQL["set_last_activity"], {"id": session_id, "at": at})
 
 
-def _encode_all(messages: Rows, now: float) -> list[dict[str, Any]]:
+def encode_all(messages: Rows, now: float) -> list[dict[str, Any]]:
+    """Return the stored columns of messages that came from a caller."""
+    if not isinstance(messages, Iterable):
+        raise InvalidInput("messages are a list, each a mapping of columns")
     return [_encode(message, now + place * _TICK_S) for place, message in enumerate(messages)]
 
 

@@ -40,8 +40,12 @@ SELECT max(id) FROM messages WHERE session_id = ? AND {live}
 UPDATE messages SET active = 1
 WHERE session_id = :id AND id >= :since AND active = 0 AND NOT {compacted}
 
--- name: compact_live
-UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ? AND {live}
+-- name: count_restored
+-- A rewind leaves the counters alone, so what is restored is in them, unless a compaction or a
+-- replacement has set them since to what was live then.
+UPDATE sessions SET message_count = max(coalesce(message_count, 0), :messages),
+    tool_call_count = max(coalesce(tool_call_count, 0), :tool_calls)
+WHERE id = :id
 
 -- name: list_ids
 SELECT id FROM messages WHERE session_id = ?

@@ -6,19 +6,24 @@ import os
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from session_core import driver
-from session_core.errors import Corrupt, Denied, StorageError, Unsupported
+from session_core.errors import Corrupt, Denied, NotFound, StorageError, Unsupported
+from session_core.presence import sidecar
 from session_core.state.sqlite import blocks
-from session_core.state.sqlite.handle import Handle, file_uri
+from session_core.state.sqlite.handle import Handle, file_uri, is_busy
 from session_core.state.sqlite.writer import Writer, patiently
 
 if TYPE_CHECKING:
     from session_core.models import HomeKind
 
 _creating = threading.Lock()
+
+_EMPTY_JOURNAL = 512
+"""A journal that holds nothing but its header, as while a database is made."""
 
 MARK = "mcp_sessions_home"
 """The key in `state_meta` that says that a database is ours."""
@@ -29,39 +34,48 @@ _NEEDED = {
 }
 
 
-def open_reader(path: Path) -> tuple[Handle, bool]:
-    """Open `mode=ro`; return the handle and whether it had to be `immutable`."""
-    file = identity(path)
-    handle, immutable = _open_reader(path)
-    handle.file = file
-    return handle, immutable
+def open_reader(path: Path) -> Handle:
+    """Open `mode=ro`, where nothing else is possible as a file that cannot change."""
+    exists(path)  # an empty file would cost the log beside it, even to one who reads
+    file, unchanged = identity(path), identity(path, immutable=True)
+    handle = _open_reader(path)
+    handle.file = unchanged if handle.immutable else file
+    return handle
 
 
-def _open_reader(path: Path) -> tuple[Handle, bool]:
+def _open_reader(path: Path) -> Handle:
     try:
-        return _connect(file_uri(path, "mode=ro")), False
+        return _connect(file_uri(path, "mode=ro"))
     except driver.library().OperationalError as error:
         if _left_over(path, error):
             raise StorageError(
                 f"{path} was left in the middle of a change by a program that died; "
                 "start Hermes once, or change anything, which takes that back"
             ) from error
-        if not _unwritable_mount(path) or exists(Path(f"{path}-wal")):
+        if is_busy(error) or not _unwritable_mount(path):
             raise
-        return _connect(file_uri(path, "mode=ro&immutable=1")), True
+        if size(sidecar(path, "-wal")):
+            raise Denied(
+                f"{path} has a log and is on a mount that cannot be written, where it cannot be "
+                "read without the program that writes it; close that one everywhere, or mount it "
+                "writable"
+            ) from error
+        handle = _connect(file_uri(path, "mode=ro&immutable=1"))
+        handle.immutable = True
+        return handle
 
 
 def _left_over(path: Path, error: Exception) -> bool:
     """Whether a database that keeps no log has a journal that only a writer may take back."""
-    return "readonly" in str(error) and exists(Path(f"{path}-journal"))
+    return "readonly" in str(error) and size(sidecar(path, "-journal")) > 0
 
 
 def finish_leftover(path: Path) -> None:
     """Take back what a killed writer of a database without a log has left in its journal."""
-    if not exists(path) or not exists(Path(f"{path}-journal")):
+    if not exists(path) or not size(sidecar(path, "-journal")):
         return
     try:
-        handle, _ = open_reader(path)
+        handle = open_reader(path)
     except StorageError:
         handle = _connect(file_uri(path, "mode=rw"))
     handle.connection.close()
@@ -113,7 +127,7 @@ def create(path: Path, patience_s: float) -> HomeKind:
         try:
             _keep_a_log(handle, time.monotonic() + patience_s)
             writer = Writer(lambda: handle, checkpoint="FULL", patience_s=patience_s)
-            guard, _ = open_reader(path)
+            guard = open_reader(path)
             writer.run(_write_schema)
             return look_at(guard, path) or "own"
         finally:
@@ -131,14 +145,18 @@ def _keep_a_log(handle: Handle, deadline: float) -> None:
 
 
 def _touch(path: Path) -> None:
+    """Make an empty file for the owner alone, or such a one of an empty file that is there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Nobody can have a connection to a file that this call itself brings into being.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):
+            # Nobody can have a connection to a file that this call itself brings into being.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        if not size(path):
+            path.chmod(0o600)
     except OSError as error:
-        raise Denied(f"{path} may not be created: {error.strerror}") from error
+        raise Denied(
+            f"{path} may not be made, for its owner alone: {error.strerror}; check its folder"
+        ) from error
 
 
 def _write_schema(handle: Handle) -> None:
@@ -174,18 +192,48 @@ def empty_handle() -> Handle:
     return handle
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another that took its name, None where there is none."""
+def identity(path: Path, *, immutable: bool = False) -> tuple[int, ...] | None:
+    """Return what tells a file from another that took its name, None where there is none.
+
+    One that is read as `immutable` tells also that it was changed, or has a log again.
+    """
     try:
         found = os.stat(path)  # noqa: PTH116 -- asked before every use
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    file = (found.st_dev, found.st_ino)
+    if not immutable:
+        return file
+    return (*file, found.st_size, found.st_mtime_ns, size(sidecar(path, "-wal")))
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a file with something in it."""
-    return size(path) > 0
+    """Whether there is a database.
+
+    Raises:
+        Corrupt: it is empty or gone, and what was in it is in a log that is not.
+        NotFound: it is a link to a file that is not there.
+    """
+    # The log before the file: who makes a database fills them in the other order.
+    logs = [log for log, least in _logs(path) if size(log) > least]
+    if size(path):
+        return True
+    if logs:
+        raise Corrupt(
+            f"{path} is empty or gone while {logs[0]} beside it is not: put back both from one "
+            "copy, or move the log away, too, to begin anew"
+        )
+    if path.is_symlink() and not path.exists():
+        raise NotFound(
+            f"{path} is a link to {path.readlink()}, which is not there; mount it, make an empty "
+            "file of that name, or remove the link"
+        )
+    return False
+
+
+def _logs(path: Path) -> tuple[tuple[Path, int], ...]:
+    """Return the logs of a database and how large they are with nothing in them."""
+    return ((sidecar(path, "-wal"), 0), (sidecar(path, "-journal"), _EMPTY_JOURNAL))
 
 
 def size(path: Path) -> int:
@@ -199,4 +247,7 @@ def size(path: Path) -> int:
 
 
 def _unwritable_mount(path: Path) -> bool:
-    return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    try:
+        return hasattr(os, "statvfs") and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from session_core.errors import InvalidInput
@@ -14,12 +14,13 @@ from session_core.state import cursors
 ANCHORS = 4
 """So many of the newest sessions are remembered, since some of them may be deleted."""
 
+OVERLAP_S = 60.0
+"""So long may a change wait between the time that it notes and its commit."""
+
 Row = tuple[Any, ...]
 """A session that ended: id, ended_at, reason, title."""
 
 _KIND = "changes"
-_OVERLAP_S = 60.0
-_LAST_ID = "\U0010ffff"
 _MOST_REPORTED = 400
 
 
@@ -30,10 +31,10 @@ class Ends:
     floor: tuple[float, str]
     reported: frozenset[str] = frozenset()
 
-    @classmethod
-    def since(cls, now: float) -> Ends:
-        """Report ends from now on."""
-        return cls((now, _LAST_ID))
+    @staticmethod
+    def since(rows: Sequence[Row], now: float) -> Ends:
+        """Report what ends from now on, though it be with an earlier time; not what is there."""
+        return _knowing(rows, (now - OVERLAP_S, ""))
 
     def follow(self, rows: Sequence[Row], limit: int, now: float) -> tuple[list[Row], Ends]:
         """Return at most `limit` of the rows that are new, and what has been reported then."""
@@ -43,12 +44,17 @@ class Ends:
         reported = self.reported | {_digest(row) for row in chosen}
         floor = self.floor
         if len(chosen) == len(fresh):
-            floor = max(floor, (now - _OVERLAP_S, ""))
-        known = [row for row in above if _digest(row) in reported and _key(row) > floor]
-        if len(known) > _MOST_REPORTED:
-            floor = _key(known[-_MOST_REPORTED - 1])
-            known = known[-_MOST_REPORTED:]
-        return chosen, replace(self, floor=floor, reported=frozenset(map(_digest, known)))
+            floor = max(floor, (now - OVERLAP_S, ""))
+        return chosen, _knowing([row for row in above if _digest(row) in reported], floor)
+
+
+def _knowing(rows: Sequence[Row], floor: tuple[float, str]) -> Ends:
+    """Remember the reported ones above the floor, which rises where they are too many."""
+    known = [row for row in rows if _key(row) > floor]
+    if len(known) > _MOST_REPORTED:
+        floor = _key(known[-_MOST_REPORTED - 1])
+        known = known[-_MOST_REPORTED:]
+    return Ends(floor, frozenset(map(_digest, known)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ class Position:
     """Up to where everything was reported, and what shows that it is still the same database."""
 
     session: str | None
+    at: float
+    """When it was taken, by which a clock that was set back since is noticed."""
     mark: str | None
     after: int
     anchor: tuple[int, str] | None
@@ -69,6 +77,7 @@ class Position:
             None,
             {
                 "session": self.session,
+                "at": self.at,
                 "mark": self.mark,
                 "after": self.after,
                 "anchor": self.anchor,
@@ -98,6 +107,7 @@ class Position:
         cls,
         *,
         session: Any,
+        at: Any,
         mark: Any,
         after: Any,
         anchor: Any,
@@ -109,10 +119,11 @@ class Position:
             message_id, check = anchor
             anchor = _integer(message_id), _text(check)
         ended_at, session_id = floor
-        if not math.isfinite(ended_at) or len(sessions) > ANCHORS:
+        if not math.isfinite(ended_at) or not math.isfinite(at) or len(sessions) > ANCHORS:
             raise ValueError
         return cls(
             session=None if session is None else _text(session),
+            at=float(at),
             mark=None if mark is None else _text(mark),
             after=_integer(after),
             anchor=anchor,

@@ -55,8 +55,8 @@ class Recency:
         oldest = active[-1][0] if len(active) == KEPT else float("-inf")
         empty = handle.values(self._sql["list_newest_empty"], {"oldest": oldest, "rows": KEPT})
         active += [(started_at, session_id) for session_id, started_at in empty]
-        self._newest = sorted(active, reverse=True)[:KEPT]
         self._whole = len(active) < KEPT
+        self._newest = _sorted(active)
         self._last_message = handle.value(self._sql["get_last_message"]) or 0
         self._last_session = self._latest_session(handle)
 
@@ -75,6 +75,7 @@ class Recency:
         members = {session_id for _, session_id in self._newest}
         members |= {row[0] for row in handle.values(self._sql["list_newer"], since)}
         members |= {row[0] for row in handle.values(self._sql["list_stored_since"], (rowid,))}
+        members = {member for member in members if isinstance(member, str)}
         found = [
             (active_at, member)
             for member in members
@@ -92,3 +93,9 @@ class Recency:
     def _latest_session(self, handle: Handle) -> tuple[int, str]:
         found = handle.values(self._sql["get_last_session"])
         return found[0] if found else (0, "")
+
+
+def _sorted(active: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return the newest first, without ids that are no text, by which nobody can ask."""
+    known = [entry for entry in active if isinstance(entry[1], str)]
+    return sorted(known, reverse=True)[:KEPT]

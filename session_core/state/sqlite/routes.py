@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import cast
+from typing import Any, cast
 
 from session_core.errors import Conflict, Unsupported
-from session_core.models import SessionRow
+from session_core.models import Page, SessionRow
+from session_core.state import cursors
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
@@ -16,6 +17,7 @@ SQL = blocks.load("routes")
 # Lists say `+scope`: they read the table once in its own order, where its index would have to sort.
 
 _TABLE = "gateway_routing"
+_KIND = "routes"
 
 
 class Routes(Store):
@@ -30,11 +32,7 @@ class Routes(Store):
         """Return the entry of a key."""
 
         def look(handle: Handle) -> str | None:
-            if not handle.has(_TABLE):
-                return None
-            return cast(
-                "str | None", handle.value(SQL["get_route"], {"scope": scope, "key": session_key})
-            )
+            return _entry(handle, scope, session_key) if handle.has(_TABLE) else None
 
         return self._read(look)
 
@@ -42,7 +40,8 @@ class Routes(Store):
         """Return all entries of a scope by their keys."""
 
         def look(handle: Handle) -> dict[str, str]:
-            return dict(handle.values(SQL["list_routes"], (scope,))) if handle.has(_TABLE) else {}
+            rows = handle.values(SQL["list_routes"], (scope,)) if handle.has(_TABLE) else []
+            return {key: _text(stored) for key, stored in rows}
 
         return self._read(look)
 
@@ -55,16 +54,24 @@ class Routes(Store):
         return self._read(look)
 
     def dump_gateway_routing_entries(
-        self, *, scope: str = "", without: Collection[str] = ()
-    ) -> list[str]:
-        """Return the entries of a scope as members of a JSON object, broken ones left out."""
-        wanted = {"scope": scope, "without": json.dumps(list(without))}
+        self,
+        *,
+        scope: str = "",
+        without: Collection[str] = (),
+        limit: int = 1000,
+        cursor: str | None = None,
+    ) -> Page[str]:
+        """Return entries of a scope as members of a JSON object, broken ones left out."""
+        after = 0 if cursor is None else cursors.decode(_KIND, scope, cursor)
+        wanted = {"scope": scope, "after": after, "limit": limit}
 
-        def look(handle: Handle) -> list[str]:
-            found = handle.values(SQL["dump_routes"], wanted) if handle.has(_TABLE) else []
-            return [row[0] for row in found]
+        def look(handle: Handle) -> list[tuple[int, str, str]]:
+            return handle.values(SQL["dump_routes"], wanted) if handle.has(_TABLE) else []
 
-        return self._read(look)
+        found = self._read(look)
+        more = cursors.encode(_KIND, scope, found[-1][0]) if len(found) == limit else None
+        left_out = frozenset(without)
+        return Page([member for _, key, member in found if key not in left_out], more)
 
     def save_gateway_routing_entry(
         self, session_key: str, entry_json: str, *, scope: str = "", expect: str | None
@@ -78,10 +85,10 @@ class Routes(Store):
 
         def step(handle: Handle) -> None:
             _require_table(handle)
-            where = {"scope": scope, "key": session_key}
-            if handle.value(SQL["get_route"], where) != expect:
+            if _entry(handle, scope, session_key) != expect:
                 raise Conflict(f"the route of {session_key} was changed since; read it again")
-            handle.run(SQL["put_route"], {**where, "entry": entry_json, "now": now})
+            values = {"scope": scope, "key": session_key, "entry": entry_json, "now": now}
+            handle.run(SQL["put_route"], values)
 
         self._write(step)
 
@@ -92,11 +99,10 @@ class Routes(Store):
 
         def step(handle: Handle) -> list[str]:
             _require_table(handle)
-            return [
-                key
-                for key, text in entries.items()
-                if handle.run(SQL["delete_route"], {"scope": scope, "key": key, "expect": text})
-            ]
+            same = [key for key, text in entries.items() if _entry(handle, scope, key) == text]
+            for key in same:
+                handle.run(SQL["delete_route"], {"scope": scope, "key": key})
+            return same
 
         return self._write(step)
 
@@ -109,13 +115,17 @@ class Routes(Store):
         chat_id: str | None = None,
         chat_type: str | None = None,
         thread_id: str | None = None,
+        ended_as: Collection[str] | None = None,
+        older_than: str | None = None,
     ) -> SessionRow | None:
         """Return the newest session of a chat: by its key, else by who and where exactly.
 
-        One without messages is none, nor is one that the chat has left for another.
+        One without messages is none, nor is one that the chat has left for another. With
+        `ended_as` it lives or has ended so, with `older_than` it began before that session.
         """
+        reasons = None if ended_as is None else json.dumps(list(ended_as))
+        wanted = {"source": source, "ended_as": reasons, "older_than": older_than}
         peer = {
-            "source": source,
             "user_id": user_id or "",
             "chat_id": chat_id or "",
             "chat_type": chat_type or "",
@@ -125,13 +135,24 @@ class Routes(Store):
         def look(handle: Handle) -> SessionRow | None:
             if not handle.has("sessions", "session_key"):
                 return None
-            keys = {"source": source, "session_key": session_key}
-            found = handle.row(SQL["find_by_key"], keys) if session_key else None
+            by_key = wanted | {"session_key": session_key}
+            found = handle.row(SQL["find_by_key"], by_key) if session_key else None
             if found is None and (user_id or chat_id):
-                found = handle.row(SQL["find_by_peer"], peer)
+                found = handle.row(SQL["find_by_peer"], wanted | peer)
             return cast("SessionRow | None", found)
 
         return self._read(look)
+
+
+def _entry(handle: Handle, scope: str, key: str) -> str | None:
+    """Return the text of a row; what is read and written in one transaction is compared by it."""
+    stored = handle.value(SQL["get_route"], {"scope": scope, "key": key})
+    return None if stored is None else _text(stored)
+
+
+def _text(stored: Any) -> str:
+    """Return a text also where bytes were stored, so that their row can be read and replaced."""
+    return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else stored
 
 
 def _require_table(handle: Handle) -> None:

@@ -14,17 +14,23 @@ ON CONFLICT (scope, session_key)
 DO UPDATE SET entry_json = excluded.entry_json, updated_at = excluded.updated_at
 
 -- name: delete_route
-DELETE FROM gateway_routing WHERE scope = :scope AND session_key = :key AND entry_json = :expect
+DELETE FROM gateway_routing WHERE scope = :scope AND session_key = :key
 
 -- name: dump_routes
-SELECT json_quote(session_key) || ': ' || entry_json FROM gateway_routing
-WHERE +scope = :scope AND json_valid(entry_json) AND substr(session_key, 1, 1) <> '_'
-    AND session_key NOT IN (SELECT value FROM json_each(:without)) ORDER BY rowid
+SELECT rowid, session_key, json_quote(session_key) || ': ' || entry_json FROM gateway_routing
+WHERE rowid > :after AND +scope = :scope
+    AND substr(session_key, 1, 1) <> '_' AND typeof(entry_json) = 'text'
+    AND json_valid(entry_json)
+ORDER BY rowid LIMIT :limit
 
 -- name: find_by_key
 SELECT * FROM sessions WHERE source = :source AND session_key = :session_key
     AND end_reason IS NOT 'session_switch'
     AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
+    AND (:ended_as IS NULL OR end_reason IS NULL
+        OR end_reason IN (SELECT value FROM json_each(:ended_as)))
+    AND (:older_than IS NULL
+        OR (started_at, id) < (SELECT started_at, id FROM sessions WHERE id = :older_than))
 ORDER BY started_at DESC, id DESC LIMIT 1
 
 -- name: find_by_peer
@@ -33,4 +39,8 @@ SELECT * FROM sessions WHERE source = :source
     AND coalesce(chat_type, '') = :chat_type AND coalesce(thread_id, '') = :thread_id
     AND end_reason IS NOT 'session_switch'
     AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
+    AND (:ended_as IS NULL OR end_reason IS NULL
+        OR end_reason IN (SELECT value FROM json_each(:ended_as)))
+    AND (:older_than IS NULL
+        OR (started_at, id) < (SELECT started_at, id FROM sessions WHERE id = :older_than))
 ORDER BY started_at DESC, id DESC LIMIT 1

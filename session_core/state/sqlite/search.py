@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from session_core import driver
 from session_core.errors import InvalidInput
 from session_core.models import Mode, Per, SearchResult
-from session_core.state import content, cursors
+from session_core.state import arguments, content, cursors
 from session_core.state import query as queries
 from session_core.state.sqlite import index, search_plan
 from session_core.state.sqlite.handle import Handle
@@ -52,24 +52,25 @@ class Search(Store):
                 search.
             NotFound: there is no such session.
         """
-        for name, given in (("source", source), ("roles", roles)):
-            if isinstance(given, str):
-                raise InvalidInput(f"{name} is a list, such as [{given!r}]")
+        arguments.check_limit(limit)
+        arguments.check_text("query", query, needed=True)
+        for name, text in (("session", session), ("project", project)):
+            arguments.check_text(name, text)
+        for name, number in (("since", since), ("until", until)):
+            arguments.check_number(name, number)
         request = Request(
             content.clean_text(query[: queries.MAX_LENGTH]),
             mode,
             per,
             session,
-            None if source is None else tuple(source),
+            arguments.texts("source", source),
             project,
-            None if roles is None else tuple(roles),
+            arguments.texts("roles", roles),
             status,
             since,
             until,
         )
         request.check()
-        if limit < 1:
-            raise InvalidInput(f"a limit of {limit} finds nothing; it is at least 1")
         place = None if cursor is None else _decode(request, cursor)
         most = min(limit, MOST_HITS)
 

@@ -2,7 +2,7 @@
 SELECT coalesce(max(id), 0) FROM messages
 
 -- name: get_time
-SELECT timestamp FROM messages WHERE id >= ? ORDER BY id LIMIT 1
+SELECT timestamp + 0.0 FROM messages WHERE id >= ? ORDER BY id LIMIT 1
 
 -- name: get_session_range
 SELECT min(id), max(id), count(*) FROM messages WHERE session_id = ?
@@ -37,14 +37,14 @@ WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
 -- name: list_rows
-SELECT m.id, m.session_id, m.role, m.timestamp, m.content, m.tool_name, m.tool_calls,
+SELECT m.id, m.session_id, m.role, m.timestamp + 0.0, m.content, m.tool_name, m.tool_calls,
        {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
 FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
 -- name: scan_rows
-SELECT m.id, m.session_id, m.role, m.timestamp, m.content, m.tool_name, m.tool_calls,
+SELECT m.id, m.session_id, m.role, m.timestamp + 0.0, m.content, m.tool_name, m.tool_calls,
        {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
 FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1

@@ -16,7 +16,7 @@ from heapq import nlargest
 from itertools import chain, combinations, islice
 
 from session_core.state import query as queries
-from session_core.state import questions
+from session_core.state import questions, searchable
 from session_core.state.matcher import Word, word
 from session_core.state.query import And, Leaf, Node, Or
 from session_core.state.sqlite import (
@@ -36,6 +36,7 @@ _PROBED = 5
 _OF_PROBE = 100
 _FILTERED, _MOST_FILTERED = 1000, 6000
 _READ = 200
+_JOINED = rf"[^\W_{searchable.SPACELESS}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ def _term(handle: Handle, piece: str) -> Term:
         return Term(typed.leaf, typed, typed.longest, None)
     there = [form for form in forms[1:] if search_plan.is_indexed(handle, Leaf(form))]
     leaves = tuple(Leaf(form) for form in (piece, *there))
-    pattern = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(forms)})(?![a-z0-9])")
+    pattern = re.compile(f"(?<!{_JOINED})(?:{'|'.join(forms)})(?!{_JOINED})")
     shortest = min(forms, key=len)
     stem = next(
         shortest[:end]

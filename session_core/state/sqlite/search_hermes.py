@@ -105,7 +105,9 @@ def word(leaf: Leaf) -> str | None:
     """Return what the word index is asked for a leaf, None for what it has as one long word."""
     if searchable.has_spaceless(leaf.text):
         return None
-    return queries.quoted(leaf.text) + ("*" if leaf.prefix else "")
+    star = "*" if leaf.prefix else ""
+    forms = [queries.quoted(form) + star for form in searchable.spellings(leaf.text)]
+    return forms[0] if len(forms) == 1 else f"({' OR '.join(forms)})"
 
 
 def inner(node: Node) -> str | None:
@@ -140,13 +142,16 @@ def lookups(handle: Handle, node: Node, *, coded: bool) -> list[Lookup]:
 
 def of_substring(handle: Handle, needle: str) -> list[Lookup]:
     """Return the lookups of a substring: as it is, and as JSON has it once and twice encoded."""
-    match = _trigrams(handle, needle)
-    if match is None:
-        return []
-    found = [Lookup(TRIGRAMS, match)] if match else []
-    found += [Lookup(TRIGRAMS, queries.quoted(one)) for one in _encodings(needle)]
-    escaped = _escaped_phrase(needle)
-    return [*found, Lookup(WORDS, escaped)] if escaped else found
+    found: list[Lookup] = []
+    for spelling in searchable.spellings(needle):
+        match = _trigrams(handle, spelling)
+        if match is None:
+            return []
+        found += [Lookup(TRIGRAMS, match)] if match else []
+        found += [Lookup(TRIGRAMS, queries.quoted(one)) for one in _encodings(spelling)]
+        escaped = _escaped_phrase(spelling)
+        found += [Lookup(WORDS, escaped)] if escaped else []
+    return found
 
 
 def _of_spaceless(handle: Handle, leaf: Leaf) -> list[Lookup]:
@@ -189,11 +194,13 @@ def _as_hidden(leaf: Leaf, glue: Sequence[str]) -> str:
     """Return what the word index is asked for a leaf as JSON hides it.
 
     An escaped character before a word is part of the word there, as `n` or `u201c`; what is not
-    ASCII is a row of codes, with the case as it was typed.
+    ASCII is a row of codes, with the case as it was typed. A sign that only the index takes for a
+    letter (one of private use) is a word of its own where it is not escaped.
     """
     text = _NO_WORD.sub("", leaf.text)
     if text.isascii():
-        phrases, star = [f"{before}{text}" for before in glue], "*" if leaf.prefix else ""
+        befores = glue if leaf.text.isascii() else ("", *glue)
+        phrases, star = [f"{before}{text}" for before in befores], "*" if leaf.prefix else ""
     else:
         forms = dict.fromkeys((text, text.lower(), text.upper(), text.capitalize()))
         befores = ("", *glue) if text[0].isascii() else ("",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from session_core.state.sqlite import blocks, lineage
+from session_core.state.sqlite import blocks, carried, lineage
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_request import Request
 from session_core.state.sqlite.search_rows import Match
@@ -19,7 +19,7 @@ class Conversations:
     def __init__(self, handle: Handle, request: Request) -> None:
         self._handle = handle
         self._request = request
-        self._roots: dict[str, str] = {}
+        self._families: dict[str, list[str]] = {}
         self._tips: dict[str, dict[str, Any]] = {}
 
     def passes(self, match: Match) -> bool:
@@ -40,26 +40,28 @@ class Conversations:
         """Return the session in which the conversation of a match began."""
         if match.parent is None:
             return match.session_id
-        root = self._roots.get(match.session_id)
-        if root is None:
-            root = lineage.conversation_root(self._handle, match.session_id)
-            self._roots[match.session_id] = root
-        return root
+        return lineage.known_root(self._handle, match.session_id)
 
     def members(self, match: Match) -> list[str]:
         """Return the sessions of its conversation."""
         if match.parent is None and not match.continued:
             return [match.session_id]
-        return lineage.family(self._handle, match.session_id)
+        root = self.root(match)
+        if root not in self._families:
+            self._families[root] = lineage.family(self._handle, match.session_id)
+        return self._families[root]
 
     def later_copy(self, match: Match) -> dict[str, Any] | None:
         """Return the row to which a compacted message was carried on, None if it was not."""
+        place = match.id, match.session_id
         bounds = {"id": match.id, "session": match.session_id, "at": match.at, "role": match.role}
         found = None
         if match.compacted:
             found = self._handle.row(self._handle.sql(SQL["get_later_copy"]), bounds)
+            found = found or carried.stand_in(self._handle, *place, match.at)
         if found is None and match.continued and self._request.session is None:
             found = self._handle.row(self._handle.sql(SQL["get_copy_in_child"]), bounds)
+            found = found or carried.in_child(self._handle, *place)
         return found
 
     def title(self, match: Match) -> str | None:
@@ -70,12 +72,8 @@ class Conversations:
         return match.title
 
     def _tip(self, session_id: str) -> dict[str, Any]:
-        found = self._tips.get(session_id)
-        if found is None:
-            tip = lineage.tip(self._handle, session_id)
-            found = self._handle.row(SQL["get_session"], (tip,)) or {
-                "title": None,
-                "ended_at": None,
-            }
-            self._tips[session_id] = found
-        return found
+        tip = lineage.known_tip(self._handle, session_id)
+        if tip not in self._tips:
+            row = self._handle.row(SQL["get_session"], (tip,))
+            self._tips[tip] = row or {"title": None, "ended_at": None}
+        return self._tips[tip]

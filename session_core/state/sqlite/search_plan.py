@@ -6,6 +6,7 @@ row by row. What an index of Hermes finds is verified on decoded text; ours hold
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,12 @@ instr(lower(m.content), :sieve) OR length(CAST(m.content AS BLOB)) <> length(m.c
 OR instr(lower(m.tool_calls), :sieve) OR instr(m.tool_calls, '\\u')
 OR instr(lower(m.tool_name), :sieve)
 """
+
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+")
+_COMPOUND = (
+    "\u2e80-\u2fdf\u3038-\u303a\u3190-\u33ff\uf900-\ufaff\U0001f200-\U0001f2ff\U0002f800-\U0002fa1f"
+)
+"""Signs that are folded to Han characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +127,9 @@ def left_out(handle: Handle, plan: Plan) -> str | None:
 
 def inside(handle: Handle, needle: str) -> Plan | None:
     """Plan the second look at a home of our own: what lies inside a word is read row by row."""
-    if handle.seen.get(BROKEN) or not index.is_ours(handle) or not Leaf(needle).words:
+    if handle.seen.get(BROKEN) or not index.is_ours(handle):
         return None
-    if searchable.has_spaceless(needle[0]) or not needle[0].isalnum():
-        return None
-    return Plan()
+    return Plan() if searchable.is_joined(searchable.fold(needle)[0]) else None
 
 
 def begins(needle: str) -> Callable[[str], bool]:
@@ -153,9 +158,10 @@ def sieve(text: str) -> tuple[str, dict[str, str]] | None:
         return None
     if text.isascii() and text.isprintable() and not set(text) & set('"\\'):
         return _SIEVE, {"sieve": text.lower()}
-    if "".join(searchable.runs(text)) == text:
+    if _HAN.fullmatch(text):
         either = (
             "instr(m.content, :sieve) OR unicode(m.content) IS NULL OR m.tool_calls IS NOT NULL"
+            f" OR m.content GLOB '*[{_COMPOUND}]*'"
         )
         return either, {"sieve": text}
     return None
@@ -163,7 +169,7 @@ def sieve(text: str) -> tuple[str, dict[str, str]] | None:
 
 def _own_word(leaf: Leaf) -> str:
     """Return what our index is asked for a leaf; it has every word of every script."""
-    return queries.quoted(searchable.spaced(leaf.text)) + ("*" if leaf.prefix else "")
+    return queries.quoted(" ".join(leaf.words)) + ("*" if leaf.prefix else "")
 
 
 def _has_short_piece(node: Node) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from session_core.errors import InvalidInput, NotFound
+from session_core.errors import InvalidInput
 from session_core.models import Mode, Per, SessionFilter, Status
-from session_core.state.sqlite import filters
+from session_core.state.sqlite import filters, sessions
 from session_core.state.sqlite.handle import Handle
 
 _OF_TIP = {"open": "s.ended_at IS NULL", "ended": "s.ended_at IS NOT NULL"}
@@ -36,10 +36,9 @@ class Request:
             InvalidInput: a value is none of those that there are.
         """
         for name, known in (("mode", ("words", "substring")), ("per", ("conversation", "message"))):
-            if getattr(self, name) not in known:
-                raise InvalidInput(
-                    f"unknown {name} {getattr(self, name)!r}; known are {', '.join(known)}"
-                )
+            value = getattr(self, name)
+            if value not in known:
+                raise InvalidInput(f"unknown {name} {value!r:.40}; known are {', '.join(known)}")
 
     @property
     def scope(self) -> dict[str, Any]:
@@ -53,11 +52,9 @@ def condition(handle: Handle, request: Request) -> tuple[str, dict[str, Any]]:
     A conversation that was continued is open or ended as its tip is, which SQL does not tell; such
     sessions pass here.
     """
-    if request.session is not None and not handle.value(
-        "SELECT 1 FROM sessions WHERE id = ?", (request.session,)
-    ):
-        raise NotFound(f"no session {request.session}; list sessions to find its id")
-    of_tip = request.status in _OF_TIP
+    if request.session is not None:
+        sessions.require(handle, request.session)
+    of_tip = request.status in tuple(_OF_TIP)
     status = cast("Status | None", None if of_tip else request.status)
     where = SessionFilter(source=request.source, project=request.project, status=status)
     text, values = filters.compose(handle, where)

@@ -158,11 +158,11 @@ def _rest(handle: Handle, node: Node) -> Stage:
 
 def _substring(handle: Handle, needle: str, matched: Matched) -> Iterator[Stage]:
     """On a home of our own first what begins with a word, then what lies inside of one."""
-    if not needle.strip():
-        return
     folded_needle = searchable.fold(needle)
+    if not folded_needle.strip():
+        return
     plan = search_plan.substring(handle, needle)
-    sieve = search_plan.sieve(needle)
+    sieve = search_plan.sieve(folded_needle)
 
     def has(folded: str) -> bool:
         return folded_needle in folded

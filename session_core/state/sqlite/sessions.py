@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 from session_core.errors import InvalidInput, NotFound, Unsupported
 from session_core.models import Revision, SessionRow
-from session_core.state.content import clean_text
-from session_core.state.sqlite import blocks, lineage
+from session_core.state import arguments
+from session_core.state.sqlite import blocks, columns, lineage
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("sessions")
-
-_KEPT = ("source", "user_id", "started_at")
-"""What a second `create_session` never changes."""
-
-_FILLED = (
-    "session_key",
-    "chat_id",
-    "chat_type",
-    "thread_id",
-    "display_name",
-    "origin_json",
-    "model",
-    "model_config",
-    "system_prompt",
-    "parent_session_id",
-    "cwd",
-    "git_branch",
-    "git_repo_root",
-    "profile_name",
-)
-"""What it fills where it is empty."""
-
-_UPDATED = (
-    *_FILLED,
-    "user_id",
-    "pinned",
-    "handoff_state",
-    "handoff_platform",
-    "handoff_error",
-    "billing_provider",
-    "billing_base_url",
-    "billing_mode",
-    "compression_failure_cooldown_until",
-    "compression_failure_error",
-    "compression_fallback_streak",
-)
-
-_PEER = ("source", "user_id", "session_key", "chat_id", "chat_type", "thread_id")
 
 
 class Sessions(Store):
@@ -71,7 +32,13 @@ class Sessions(Store):
 
     def set_meta(self, key: str, value: str) -> None:
         """Store a value in `state_meta`."""
-        self._write(lambda handle: handle.run(SQL["set_meta"], (key, value)))
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidInput("what is stored in state_meta is text, and so is its key")
+        self._write(partial(_change_meta, sql=SQL["set_meta"], values=(key, value)))
+
+    def delete_meta(self, key: str) -> bool:
+        """Forget a value of `state_meta`; return whether it was there."""
+        return self._write(partial(_change_meta, sql=SQL["delete_meta"], values=(key,)))
 
     def create_session(
         self,
@@ -98,7 +65,7 @@ class Sessions(Store):
             "parent_session_id": parent_session_id,
             "started_at": self._clock() if started_at is None else started_at,
         }
-        values = _checked(session_id, given)
+        values = columns.of_new_session(session_id, given)
         self._write(lambda handle: insert(handle, values))
         return session_id
 
@@ -124,7 +91,7 @@ class Sessions(Store):
             InvalidInput: a field is unknown.
             Unsupported: this home has no column for it.
         """
-        values = _encoded(fields, _UPDATED)
+        values = columns.encoded(fields, columns.UPDATED)
 
         def step(handle: Handle) -> bool:
             for name in values:
@@ -138,22 +105,22 @@ class Sessions(Store):
 
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
         """End a session unless it has ended already: the first reason wins."""
-        now = self._clock()
+        columns.check_reason(end_reason)
 
         def step(handle: Handle) -> bool:
-            handle.cache.pop(("revision", session_id), None)
-            values = {"id": session_id, "now": now, "reason": end_reason}
+            handle.touched(session_id)
+            values = {"id": session_id, "now": self._clock(), "reason": end_reason}
             return handle.run(SQL["end_session"], values) > 0
 
         return self._write(step)
 
     def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
         """End a session by a reset, also one that was only closed by its agent."""
-        now = self._clock()
+        columns.check_reason(reason)
 
         def step(handle: Handle) -> bool:
-            handle.cache.pop(("revision", session_id), None)
-            values = {"id": session_id, "now": now, "reason": reason}
+            handle.touched(session_id)
+            values = {"id": session_id, "now": self._clock(), "reason": reason}
             return handle.run(SQL["promote_session"], values) > 0
 
         return self._write(step)
@@ -162,13 +129,14 @@ class Sessions(Store):
         """Forget that a session has ended."""
 
         def step(handle: Handle) -> bool:
-            handle.cache.pop(("revision", session_id), None)
+            handle.touched(session_id)
             return handle.run(SQL["reopen_session"], (session_id,)) > 0
 
         return self._write(step)
 
     def set_session_archived(self, session_id: str, archived: bool) -> int:
         """Archive a whole conversation or bring it back; return how many rows changed."""
+        arguments.check_flag("archived", archived)
 
         def step(handle: Handle) -> int:
             return sum(
@@ -180,6 +148,7 @@ class Sessions(Store):
 
     def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> bool:
         """Note that the hooks of an expired session were called."""
+        arguments.check_flag("finalized", finalized)
 
         def step(handle: Handle) -> bool:
             if not handle.has("sessions", "expiry_finalized"):
@@ -202,12 +171,13 @@ class Sessions(Store):
         origin_json: str | None = None,
     ) -> bool:
         """Store which chat a session belongs to; the last two only where they are given."""
-        if not source:
-            raise InvalidInput("a session needs a source, such as 'telegram'")
+        columns.check_source(source)
         peer = (source, user_id, session_key, chat_id, chat_type, thread_id)
         named = {"display_name": display_name, "origin_json": origin_json}
         given = {name: value for name, value in named.items() if value is not None}
-        values = _encoded({**dict(zip(_PEER, peer, strict=True)), **given}, (*_PEER, *named))
+        values = columns.encoded(
+            {**dict(zip(columns.PEER, peer, strict=True)), **given}, (*columns.PEER, *named)
+        )
 
         def step(handle: Handle) -> bool:
             here = {name: value for name, value in values.items() if handle.has("sessions", name)}
@@ -245,24 +215,32 @@ def missing(handle: Handle, session_id: str) -> NotFound:
         if near:
             break
     return NotFound(
-        f"no session {session_id!r}; list the sessions for their ids",
+        f"no session {session_id!r:.100}; list the sessions for their ids",
         nearest=[row[0] for row in near],
     )
 
 
 def checked_fields(session_id: str, fields: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Return the values of a new session from the fields that `create_session` takes."""
+    if not isinstance(fields, Mapping):
+        raise InvalidInput("a new session is a mapping of the fields that create_session takes")
     given = dict(fields)
     given.setdefault("source", "unknown")
     if given.get("started_at") is None:
         given["started_at"] = now
-    return _checked(session_id, given)
+    return columns.of_new_session(session_id, given)
+
+
+def _change_meta(handle: Handle, sql: str, values: tuple[str, ...]) -> bool:
+    if not handle.has("state_meta"):
+        raise Unsupported("this home has no table state_meta; open it once with a newer Hermes")
+    return handle.run(sql, values) > 0
 
 
 def insert(handle: Handle, values: Mapping[str, Any]) -> None:
     """Insert a session, or fill what is empty in the one that is there."""
     here = [name for name in values if handle.has("sessions", name)]
-    filled = [name for name in here if name in _FILLED]
+    filled = [name for name in here if name in columns.FILLED]
     resolution = (
         "UPDATE SET "
         + ", ".join(f"{name} = coalesce(sessions.{name}, excluded.{name})" for name in filled)
@@ -270,15 +248,15 @@ def insert(handle: Handle, values: Mapping[str, Any]) -> None:
         else "NOTHING"
     )
     handle.run(
-        f"INSERT INTO sessions ({', '.join(here)}) VALUES ({', '.join('?' * len(here))}) "  # noqa: S608 -- names from the fixed tuples above
+        f"INSERT INTO sessions ({', '.join(here)}) VALUES ({', '.join('?' * len(here))}) "  # noqa: S608 -- names from columns.py
         f"ON CONFLICT(id) DO {resolution}",
         [values[name] for name in here],
     )
 
 
 def update(handle: Handle, session_id: str, values: Mapping[str, Any]) -> bool:
-    """Overwrite columns, whose names come from the fixed tuples above."""
-    handle.cache.pop(("revision", session_id), None)
+    """Overwrite columns, whose names come from the fixed tuples of columns.py."""
+    handle.touched(session_id)
     assignments = ", ".join(f"{name} = ?" for name in values)
     return (
         handle.run(
@@ -298,29 +276,3 @@ def revision(handle: Handle, session_id: str) -> Revision:
             raise missing(handle, session_id)
         known = handle.cache["revision", session_id] = Revision(*row[0])
     return cast("Revision", known)
-
-
-def _checked(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    if not session_id or not isinstance(session_id, str) or clean_text(session_id) != session_id:
-        raise InvalidInput("a session needs an id, which is text")
-    if not fields.get("source"):
-        raise InvalidInput("a session needs a source, such as 'cli'")
-    started_at = fields.get("started_at")
-    if not isinstance(started_at, (int, float)) or not abs(started_at) < math.inf:
-        raise InvalidInput("a session starts at a number of seconds")
-    values = _encoded(fields, (*_KEPT, *_FILLED))
-    return {"id": session_id, **{k: v for k, v in values.items() if v is not None}}
-
-
-def _encoded(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    for name in fields:
-        if name not in known:
-            raise InvalidInput(f"unknown field {name!r}; known are {', '.join(sorted(known))}")
-    values = dict(fields)
-    for name in ("model_config", "origin_json"):
-        if isinstance(values.get(name), (Mapping, list)):
-            values[name] = json.dumps(values[name])
-    return {
-        name: clean_text(value) if isinstance(value, str) else value
-        for name, value in values.items()
-    }

@@ -36,3 +36,6 @@ SELECT value FROM state_meta WHERE key = ?
 -- name: set_meta
 INSERT INTO state_meta (key, value) VALUES (?, ?)
 ON CONFLICT(key) DO UPDATE SET value = excluded.value
+
+-- name: delete_meta
+DELETE FROM state_meta WHERE key = ?

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from session_core import driver
 from session_core.models import Sizes
+from session_core.presence import sidecar
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
 
@@ -79,7 +80,7 @@ def estimate(handle: Handle, path: Path) -> Sizes:
     parts = {table: _table_bytes(handle, table, page) for table in _tables(handle)}
     parts["sqlite_schema"] = max(int(handle.value(SQL["get_schema_bytes"]) or 0), page)
     scale = (pages - free) * page / (sum(parts.values()) or 1)
-    sizes = Sizes(db=pages * page, wal=_size(Path(f"{path}-wal")), free=free * page, index=0)
+    sizes = Sizes(db=pages * page, wal=_size(sidecar(path, "-wal")), free=free * page, index=0)
     scaled = {table: size * scale for table, size in parts.items()}
     return layout(handle).fill(sizes, scaled, exact=False)
 

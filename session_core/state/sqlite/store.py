@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -28,24 +28,25 @@ from session_core.errors import (
     Unsupported,
 )
 from session_core.state.sqlite import index
+from session_core.state.sqlite.connections import Connections
 from session_core.state.sqlite.handle import Handle, translate
 from session_core.state.sqlite.opening import (
     create,
     empty_handle,
     exists,
     finish_leftover,
-    identity,
     look_at,
     open_reader,
     open_writer,
     size,
 )
+from session_core.state.sqlite.transaction import Transaction
 from session_core.state.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from session_core.models import HomeKind
+    from session_core.models import Holder, HomeKind
 
 T = TypeVar("T")
 
@@ -69,21 +70,20 @@ class Store:
         patience_s: float = 20.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        db_path = home.find_home().db_path if db_path is None else db_path
-        self.path = Path(os.path.abspath(db_path))  # noqa: PTH100 -- no symlink is resolved
-        if os.path.isdir(self.path):  # noqa: PTH112 -- a folder that may not be looked at raises none
-            raise InvalidInput(f"{self.path} is a directory; name the database file in it")
+        self.path = _checked(home.find_home().db_path if db_path is None else db_path)
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s is {patience_s}; at least 0")
+        self.folder: Path | None = self.path.parent
         self.read_only = read_only
         self._patience_s = patience_s
         self._clock = clock
         self._pid = os.getpid()
-        self._open = _Open()
-        self._lock = threading.Lock()
+        self._open = Connections()
+        self._lock = threading.RLock()  # a signal handler may write while it is held
+        self._late: list[weakref.ref[Transaction]] = []
         self._kind: HomeKind | None = None
         self._immutable = False
-        self._closer = weakref.finalize(self, _Open.close, self._open, _EXIT_WAIT_S)
+        self._closer = weakref.finalize(self, Connections.close, self._open, _EXIT_WAIT_S)
 
     @property
     def kind(self) -> HomeKind:
@@ -96,20 +96,25 @@ class Store:
         self._read(lambda _: None)
         return self._immutable
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """All that this thread changes inside is one transaction, or nothing of it is.
 
-        Keep it short: no hook, model call or file is waited for inside.
+        Keep it short: no hook, model call or file is waited for inside. On a path without a file
+        it begins with its first change.
         """
-        with self._errors(), self._writer().transaction():
-            yield
+        return Transaction(
+            self._writer, errors=self._errors, late=self._late, is_late=self._lacks_a_file
+        )
 
     @property
     def in_transaction(self) -> bool:
         """Whether this thread has a transaction open."""
         writer = self._open.writer
-        return writer is not None and writer.current is not None
+        return bool(self._begun_late()) or (writer is not None and writer.current is not None)
+
+    def holders(self) -> list[Holder]:
+        """Return the other processes that have it open, as far as this system tells."""
+        return presence.holders(self.path)
 
     def close(self) -> None:
         """Close every connection; the last change that returned is durable."""
@@ -152,11 +157,13 @@ class Store:
         """Run `step` in a transaction; it may be run again, so it changes nothing else."""
         self._check_alive()
         with self._errors(), fit_to_bind():
-            if self._open.writer is None and not self.read_only and not exists(self.path):
+            if self._lacks_a_file():
                 # What is refused, or changes nothing, does not bring a home into being.
                 changed, result = _rehearse(step)
                 if not changed:
                     return result
+            for transaction in self._begun_late():
+                transaction.begin()
             return self._writer().run(step)
 
     def _tidy(self) -> None:
@@ -175,7 +182,7 @@ class Store:
             raise translated from error
 
     def _busy(self) -> SessionError:
-        holders = [str(holder) for holder in presence.holders(self.path)]
+        holders = [str(holder) for holder in self.holders()]
         asked = ", ".join(holders) or "another connection, perhaps of this process"
         return Busy(
             f"the database {self.path} is held by {asked}; let it finish, then try again",
@@ -188,25 +195,30 @@ class Store:
         if self._pid != os.getpid():
             raise Unsupported("a database that was opened before a fork; open it in the child")
 
+    def _lacks_a_file(self) -> bool:
+        """Whether the first change is to make a home."""
+        self._check_alive()
+        return self._open.writer is None and not self.read_only and not exists(self.path)
+
+    def _begun_late(self) -> list[Transaction]:
+        """Return the transactions of this thread that begin with its first change, in order."""
+        late = [each() for each in list(self._late)]
+        return [each for each in late if each is not None and each.is_of_this_thread]
+
     def _kind_of_missing(self) -> HomeKind:
         named = self.path.name == home.DATABASE
         return "absent" if named and home.looks_like_hermes(self.path.parent) else "own"
 
     def _reader(self) -> Handle:
-        file = identity(self.path)
-        while self._open.readers:
-            try:
-                handle = self._open.readers.pop()
-            except IndexError:
-                break
-            if handle.file == file:
-                return handle
-            handle.connection.close()
+        handle = self._open.idle_reader(self.path)
+        if handle is not None:
+            return handle
         if not exists(self.path):
             if self._open.exists:
                 raise StorageError(f"{self.path} is gone; put it back, or open another")
             return empty_handle()
-        handle, self._immutable = open_reader(self.path)
+        handle = open_reader(self.path)
+        self._immutable = handle.immutable
         kind = look_at(handle, self.path)
         if kind is None:
             handle.connection.close()
@@ -218,6 +230,9 @@ class Store:
         self._check_alive()
         if self.read_only:
             raise Denied("this session database was opened read-only")
+        writer = self._open.writer
+        if writer is not None:
+            return writer
         with self._lock:
             if self._open.writer is None:
                 self._prepare()
@@ -228,7 +243,7 @@ class Store:
                     checkpoint="FULL" if own else "PASSIVE",
                     patience_s=self._patience_s,
                     check=partial(self._open.check_same_file, self.path),
-                    overdue=size(Path(f"{self.path}-wal")) > _LONG_LOG_BYTES,
+                    overdue=size(presence.sidecar(self.path, "-wal")) > _LONG_LOG_BYTES,
                     afterwards=index.catch_up,
                 )
             return self._open.writer
@@ -246,44 +261,21 @@ class Store:
             self._open.exists = True
         if self._immutable:
             raise Denied(f"{self.path} is on a mount that cannot be written")
-        guard, _ = open_reader(self.path)
-        self._open.guard = guard
+        self._open.guard = open_reader(self.path)
 
 
-class _Open:
-    """The connections of a store, which close in the one order that is safe."""
-
-    def __init__(self) -> None:
-        self.readers: list[Handle] = []
-        self.writer: Writer | None = None
-        self.guard: Handle | None = None
-        self.exists = False
-        self.closed = False
-        self._pid = os.getpid()
-
-    def give_back(self, handle: Handle) -> None:
-        if self.closed or handle.stands_in:
-            handle.connection.close()
-        else:
-            self.readers.append(handle)
-
-    def check_same_file(self, path: Path) -> None:
-        if self.guard is not None and self.guard.file != identity(path):
-            raise StorageError(
-                f"another file was put in the place of {path}, or none; open it again"
-            )
-
-    def close(self, wait_s: float = -1) -> None:
-        self.closed = True
-        if self._pid != os.getpid():
-            return  # after a fork they are the parent's, and a thread that is not here may lead
-        if self.writer is not None and not self.writer.close(wait_s):
-            return  # a thread is inside; the process ends, and closing out of order would be worse
-        while self.readers:
-            self.readers.pop().connection.close()
-        if self.guard is not None:
-            self.guard.connection.close()
-        self.writer = self.guard = None
+def _checked(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a database file, or say why it is none."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise InvalidInput("the path of a database file is text")
+    if not os.fspath(path) or "\0" in os.fspath(path):
+        raise InvalidInput("the path of the database file is empty or has a NUL in it; name a file")
+    found = Path(os.path.abspath(path))  # noqa: PTH100 -- no symlink is resolved
+    if os.path.isdir(found):  # noqa: PTH112 -- a folder that may not be looked at raises none
+        raise InvalidInput(f"{found} is a directory; name the database file in it")
+    if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113 -- as above
+        raise InvalidInput(f"{found} is a device, a pipe or a socket; name a database file")
+    return found
 
 
 def _rehearse(step: Callable[[Handle], T]) -> tuple[bool, T]:

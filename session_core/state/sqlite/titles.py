@@ -6,16 +6,12 @@ from typing import cast
 
 from session_core.errors import InvalidInput, TitleTaken
 from session_core.models import SessionRow
-from session_core.state import titles
+from session_core.state import arguments, titles
 from session_core.state.sqlite import blocks, lineage
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("titles")
-
-
-_UNCUT = 80
-"""What stays of a base, whatever number has to follow."""
 
 
 class Titles(Store):
@@ -69,13 +65,14 @@ class Titles(Store):
 
     def resolve_session_by_title(self, title: str) -> str | None:
         """Return the newest session of the lineage of this title, else the one that has it."""
+        arguments.check_text("title", title, needed=True)
 
         def look(handle: Handle) -> str | None:
-            found = handle.values(SQL["list_lineage_titles"], {"base": title})
-            numbered = [row for row in found if row[0] != title and titles.stem(row[0]) == title]
-            exact = [row for row in found if row[0] == title]
-            ids: list[str] = [row[1] for row in numbered or exact]
-            return ids[0] if ids else None
+            found = _beginning(handle, title)
+            numbered = (row for row in found if titles.continues(row[0], title))
+            exact = (row for row in found if row[0] == title)
+            _, session_id = next(numbered, None) or next(exact, (None, None))
+            return session_id
 
         return self._read(look)
 
@@ -90,12 +87,15 @@ class Titles(Store):
             raise InvalidInput("a lineage needs a title to number")
 
         def look(handle: Handle) -> str:
-            # A title that had to be cut for its number begins like the first part of its base.
-            begin = titles.stem(base)[:_UNCUT]
-            found = handle.values(SQL["list_titles_beginning"], {"begin": begin})
+            found = _beginning(handle, titles.stem(base))
             return titles.following(base, [row[0] for row in found])
 
         return self._read(look)
+
+
+def _beginning(handle: Handle, base: str) -> list[tuple[str, str]]:
+    """Return titles that may be of the lineage of `base`, with their sessions, newest first."""
+    return handle.values(SQL["list_titles_beginning"], {"begin": titles.beginning(base)})
 
 
 def _make_free(handle: Handle, session_id: str, title: str) -> None:

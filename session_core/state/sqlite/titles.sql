@@ -10,11 +10,7 @@ UPDATE sessions SET title = :title WHERE id = :id
 -- name: get_by_title
 SELECT * FROM sessions WHERE title = ? ORDER BY started_at DESC LIMIT 1
 
--- name: list_lineage_titles
-SELECT title, id FROM sessions
-WHERE title IS NOT NULL AND (title = :base OR substr(title, 1, length(:base) + 2) = :base || ' #')
-ORDER BY started_at DESC, id DESC
-
 -- name: list_titles_beginning
-SELECT title FROM sessions
+SELECT title, id FROM sessions
 WHERE title >= :begin AND title < :begin || char(1114111)
+ORDER BY started_at DESC, id DESC

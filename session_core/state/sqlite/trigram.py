@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from session_core import driver
 from session_core.errors import Unsupported
 from session_core.state import query
 from session_core.state.sqlite.handle import Handle
 
-_NUL = "\0"
+_NUL = b"\0"
+_BROKEN = "\ufffd"
 _CHANGED = (3, 48, 0)
 _ROWS = "SELECT id FROM messages WHERE session_id = ? AND id >= ? AND instr(content, char(0)) > 0"
 _ENTRIES = (
-    "SELECT rowid, content FROM messages_fts_trigram"
+    "SELECT rowid, CAST(content AS BLOB) FROM messages_fts_trigram"
     " WHERE rowid IN (SELECT value FROM json_each(?))"
 )
 
@@ -39,9 +41,9 @@ def mend(handle: Handle, ids: Sequence[int]) -> None:
     """
     if not ids or not _concerned(handle):
         return
-    for row_id, text in handle.values(_ENTRIES, (json.dumps(list(ids)),)):
-        if isinstance(text, str) and _NUL in text:
-            _mend_entry(handle, row_id, text)
+    for row_id, stored in handle.values(_ENTRIES, (json.dumps(list(ids)),)):
+        if stored is not None and _NUL in stored:
+            _mend_entry(handle, row_id, stored)
 
 
 def mend_all(handle: Handle) -> None:
@@ -56,9 +58,15 @@ def _concerned(handle: Handle) -> bool:
     return handle.has("messages_fts_trigram_content", "c0")
 
 
-def _mend_entry(handle: Handle, row_id: int, text: str) -> None:
+def has_nul(content: Any) -> bool:
+    """Whether content, as it is stored, is concerned."""
+    return _NUL in content if isinstance(content, bytes) else "\0" in str(content or "")
+
+
+def _mend_entry(handle: Handle, row_id: int, stored: bytes) -> None:
+    """Mend one entry, which need not be text: bytes that a row holds are in it as they are."""
     goes_on = driver.library().sqlite_version_info >= _CHANGED
-    went_on = _was_read_past_nul(handle, row_id, text, unknown=goes_on)
+    went_on = _was_read_past_nul(handle, row_id, _text(stored), unknown=goes_on)
     if went_on and not goes_on:
         raise Unsupported(
             "the search index of this home was written by a newer sqlite than "
@@ -67,22 +75,22 @@ def _mend_entry(handle: Handle, row_id: int, text: str) -> None:
     if goes_on and not went_on:
         # What this version is to take out has to be what that one has put in.
         handle.run(
-            "UPDATE messages_fts_trigram_content SET c0 = ? WHERE id = ?",
-            (text[: text.index(_NUL)], row_id),
+            "UPDATE messages_fts_trigram_content SET c0 = CAST(? AS TEXT) WHERE id = ?",
+            (stored[: stored.index(_NUL)], row_id),
         )
     handle.run(
         "UPDATE messages_fts_trigram SET content = ? WHERE rowid = ?",
-        (text.replace(_NUL, " "), row_id),
+        (_text(stored.replace(_NUL, b" ")), row_id),
     )
 
 
 def _was_read_past_nul(handle: Handle, row_id: int, text: str, *, unknown: bool) -> bool:
     """Whether the index has a trigram of the text that stands behind the NUL alone."""
-    head, _, tail = text.partition(_NUL)
-    tail = tail.partition(_NUL)[0]
+    head, _, tail = text.partition("\0")
+    tail = tail.partition("\0")[0]
     for start in range(len(tail) - 2):
         piece = tail[start : start + 3]
-        if piece.lower() not in head.lower():
+        if _BROKEN not in piece and piece.lower() not in head.lower():
             found = handle.value(
                 "SELECT 1 FROM messages_fts_trigram WHERE messages_fts_trigram MATCH ?"
                 " AND rowid = ?",
@@ -90,3 +98,7 @@ def _was_read_past_nul(handle: Handle, row_id: int, text: str, *, unknown: bool)
             )
             return found is not None
     return unknown
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "replace")

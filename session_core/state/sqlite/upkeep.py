@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from session_core.errors import NotFound
 from session_core.models import Finding, Sizes
-from session_core.state.sqlite import blocks, checks, sizes
+from session_core.state import arguments
+from session_core.state.sqlite import blocks, checks, sessions, sizes
 from session_core.state.sqlite.deletion import Pace, delete_row, delete_some, there
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
@@ -90,6 +90,7 @@ class Upkeep(Store):
 
     def drifted_sessions(self, limit: int = 1000) -> list[str]:
         """Return sessions whose number of messages is not what the rows say."""
+        arguments.check_limit(limit)
         return self._read(
             lambda handle: [
                 row[0] for row in handle.values(handle.sql(SQL["list_drifted"]), (limit,))
@@ -134,6 +135,8 @@ def _count_live(handle: Handle, session_id: str) -> tuple[int, int]:
 
 
 def _finalize(handle: Handle, ids: Sequence[str], now: float, before: float) -> int:
+    for session_id in ids:
+        handle.touched(session_id)
     bounds = {"ids": json.dumps(ids), "now": now, "before": before}
     return handle.run(SQL["finalize_orphans"], bounds)
 
@@ -155,7 +158,7 @@ def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> 
     """Store the counters; return None where the rows have changed since they were counted."""
     found = handle.values(SQL["get_counters"], (session_id,))
     if not found:
-        raise NotFound(f"no session {session_id}")
+        raise sessions.missing(handle, session_id)
     live, last_id, tool_calls = counted
     if _count_live(handle, session_id) != (live, last_id):
         return None

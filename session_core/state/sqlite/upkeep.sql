@@ -79,7 +79,7 @@ SELECT coalesce(sum(CASE
     ELSE 0
 END), 0)
 FROM messages
-WHERE session_id = ? AND {live} AND role = 'assistant' AND tool_calls IS NOT NULL
+WHERE session_id = ? AND {live} AND tool_calls IS NOT NULL
 
 -- name: set_counters
 UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?

@@ -38,10 +38,11 @@ class Usage(Store):
 
         A session that is not there yet is created with the source `unknown`. The first call that
         is accounted may replace the model that was asked for; later ones only fill what is empty.
-        Absolute counts cannot be told apart by model and leave those rows alone.
+        Absolute counts cannot be told apart by model and leave those rows alone; with them a total
+        that was wrong is put right, since no count is below 0.
 
         Raises:
-            InvalidInput: a count is unknown.
+            InvalidInput: a count is unknown, or makes no sense.
         """
         given = _checked(counts)
         now = self._clock()
@@ -67,7 +68,7 @@ class Usage(Store):
         The totals of the session stay those of the conversation. A home whose table knows no
         tasks keeps nothing.
         """
-        if not task:
+        if not task or not isinstance(task, str):
             raise InvalidInput("a call beside the conversation needs a task, such as 'vision'")
         given = _checked({"api_call_count": 1, **counts, "model": model})
         now = self._clock()
@@ -99,14 +100,19 @@ def _checked(counts: Given) -> Given:
             raise InvalidInput(f"unknown count {name!r}; known are {', '.join(_KNOWN)}")
     for name, value in counts.items():
         if value is not None and not _fits(name, value):
-            raise InvalidInput(f"{name} is a number for counts and costs, and text for the others")
+            raise InvalidInput(
+                f"{name} does not fit: a count is a whole number, a cost a number, "
+                "neither below 0, and the others are text"
+            )
     return {name: counts.get(name) or (0 if name in _COUNTS else None) for name in _KNOWN}
 
 
 def _fits(name: str, value: Any) -> bool:
     if name not in (*_COUNTS, *_COSTS):
         return isinstance(value, str)
-    return isinstance(value, (int, float)) and abs(value) < _TOO_MUCH  # which no nan is
+    if not isinstance(value, (int, float)) or not 0 <= value < _TOO_MUCH:  # which no nan is
+        return False
+    return name in _COSTS or value == int(value)
 
 
 def _accounted(given: Given) -> bool:
@@ -129,7 +135,8 @@ def _set_totals(handle: Handle, session_id: str, given: Given, *, absolute: bool
     row: dict[str, Any] = {**sessions.require(handle, session_id)}
 
     def total(name: str) -> Any:
-        return (given[name] or 0) + (0 if absolute else row.get(name) or 0)
+        before = 0 if absolute else row.get(name)
+        return (given[name] or 0) + (before if isinstance(before, (int, float)) else 0)
 
     values = {name: total(name) for name in (*_COUNTS, "estimated_cost_usd")}
     if given["actual_cost_usd"] is not None:

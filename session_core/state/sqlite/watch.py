@@ -12,8 +12,9 @@ from collections import OrderedDict
 from pathlib import Path
 
 from session_core import driver
+from session_core.presence import sidecar
 from session_core.state.sqlite.handle import Handle, is_busy
-from session_core.state.sqlite.opening import open_reader
+from session_core.state.sqlite.opening import identity, open_reader, size
 
 State = tuple[int, ...]
 """Which file it is and how often it was changed; comparable as long as the watch is open."""
@@ -71,16 +72,16 @@ class Watch:
 
     def _identity(self) -> State:
         """Return which file it is, and which log: one that is replaced is not ours any more."""
-        try:
-            found = self._path.stat()
-        except OSError:
+        if not size(self._path):
             return ()
-        if not found.st_size:
-            return ()
+        immutable = self._handle is not None and self._handle.immutable
+        return (*(identity(self._path, immutable=immutable) or ()), *self._log())
+
+    def _log(self) -> State:
         try:
-            return (found.st_dev, found.st_ino, Path(f"{self._path}-wal").stat().st_ino)
+            return (sidecar(self._path, "-wal").stat().st_ino,)
         except OSError:
-            return (found.st_dev, found.st_ino, 0)
+            return (0,)
 
     def _reopen(self, file: State) -> None:
         if self._handle is not None:
@@ -88,6 +89,6 @@ class Watch:
             self._handle = None
         self._file = ()
         if file and not self._closed:
-            self._handle, _ = open_reader(self._path)
+            self._handle = open_reader(self._path)
             self._handle.connection.execute("PRAGMA busy_timeout=0")
             self._file = self._identity()

@@ -13,8 +13,8 @@ from typing import Any
 
 from session_core.errors import InvalidInput, NotFound
 from session_core.models import View, Window
-from session_core.state import content
-from session_core.state.sqlite import blocks, lineage, messages, sessions
+from session_core.state import arguments, content
+from session_core.state.sqlite import blocks, carried, lineage, messages, sessions
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
@@ -56,16 +56,16 @@ class Windows(Store):
         """
         if sum(edge is not None for edge in (before, after, around)) > 1:
             raise InvalidInput("give one of before, after and around")
-        if not 1 <= limit < MAX_ID:
-            raise InvalidInput("a window has a limit of at least 1")
-        if isinstance(roles, str):
-            raise InvalidInput("roles are a list, such as ['user']")
-        if view not in _STATES:
-            raise InvalidInput(f"unknown view {view!r}; known are {', '.join(_STATES)}")
+        for name, edge in (("before", before), ("after", after), ("around", around)):
+            arguments.check_number(name, edge)
+        arguments.check_limit(limit)
+        if view not in tuple(_STATES):
+            raise InvalidInput(f"unknown view {view!r:.40}; known are {', '.join(_STATES)}")
+        said_by = arguments.texts("roles", roles)
 
         def look(handle: Handle) -> Window:
             sessions.require(handle, session_id)
-            finder = _Finder(handle, session_id, roles, view)
+            finder = _Finder(handle, session_id, said_by, view)
             if around is not None:
                 return finder.around(around, limit)
             if after is not None:
@@ -86,7 +86,7 @@ class Windows(Store):
                 members += lineage.ancestors(handle, session_id)
             rows = handle.rows(handle.sql(block), (json.dumps(members),))
             if include_ancestors:
-                rows = _without_carried_over(rows)
+                rows = _without_copies(handle, rows)
             return [_as_sent(row) for row in rows]
 
         return self._read(look)
@@ -100,7 +100,7 @@ class _Finder:
     ) -> None:
         self.handle = handle
         self.session_id = session_id
-        self.roles = None if roles is None else json.dumps(list(roles))
+        self.roles = None if roles is None else json.dumps(roles)
         self.states = _STATES[view]
 
     def before(self, edge: int, limit: int) -> Window:
@@ -195,13 +195,23 @@ def _as_sent(row: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def _without_carried_over(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out what a continuation carried over from its parent, which stands there already."""
-    seen: set[tuple[Any, ...]] = set()
+def _without_copies(handle: Handle, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what a compaction carried on, perhaps into a continuation: it stands there already.
+
+    What was said twice in one session, in the same instant even, is no copy of a live row.
+    """
+    copies = carried.of_rows(handle, _places(rows))
+    seen: dict[tuple[Any, ...], dict[str, Any]] = {}
     kept: list[dict[str, Any]] = []
     for row in rows:
         key = (row["role"], row["timestamp"], row["content"], row.get("tool_call_id"))
-        if key not in seen:
-            seen.add(key)
+        earlier = seen.setdefault(key, row)
+        elsewhere = earlier["session_id"] != row["session_id"] or earlier.get("compacted")
+        if row["id"] not in copies and (earlier is row or not elsewhere):
             kept.append(row)
     return kept
+
+
+def _places(rows: list[dict[str, Any]]) -> list[tuple[int, str, Any]]:
+    placed = sorted(rows, key=lambda row: (row["session_id"], row["id"]))
+    return [(row["id"], row["session_id"], row["timestamp"]) for row in placed]

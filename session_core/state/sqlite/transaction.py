@@ -1,0 +1,127 @@
+"""`with db.transaction()`, and the parts of one.
+
+On a path without a file it begins with its first change, so that one that fails before makes no
+home.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from session_core.errors import StorageError
+from session_core.state.sqlite.handle import Handle
+
+if TYPE_CHECKING:
+    from session_core.state.sqlite.turns import Job
+    from session_core.state.sqlite.writer import Writer
+
+
+class Part:
+    """A part of a transaction that is open: all that is changed inside, or nothing of it."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._depth = handle.depth
+
+    def __enter__(self) -> None:
+        if not self._handle.connection.in_transaction:
+            raise StorageError("the transaction was undone by an error; end it and begin anew")
+        # By depth, so that one that was cut short is undone with what is around it.
+        self._handle.depth = self._depth + 1
+        self._handle.connection.execute(f"SAVEPOINT part_{self._depth}")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._handle.depth = self._depth
+        connection = self._handle.connection
+        if kind is not None and connection.in_transaction:
+            connection.execute(f"ROLLBACK TO part_{self._depth}")
+            self._handle.forget()
+        if connection.in_transaction:
+            connection.execute(f"RELEASE part_{self._depth}")
+
+
+class Transaction:
+    """All that one thread changes inside is one transaction, or a part of the one around it."""
+
+    def __init__(
+        self,
+        open_writer: Callable[[], Writer],
+        *,
+        errors: Callable[[], AbstractContextManager[None]],
+        late: list[weakref.ref[Transaction]],
+        is_late: Callable[[], bool],
+    ) -> None:
+        self._open_writer = open_writer
+        self._errors = errors
+        self._late = late
+        self._is_late = is_late
+        self._writer: Writer | None = None
+        self._job: Job | None = None
+        self._part: Part | None = None
+        self._thread = 0
+        self._over = False
+
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        with self._errors():
+            late = self._is_late()
+        if late:
+            # Not for longer than the block: one that was cut short at its end would go on in it.
+            self._late.append(weakref.ref(self, self._late.remove))
+        else:
+            self.begin()
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        """Whether what this thread changes is a part of it."""
+        return not self._over and self._thread == threading.get_ident()
+
+    def begin(self) -> None:
+        """Begin it, unless it has begun."""
+        if self._writer is not None:
+            return
+        try:
+            with self._errors():
+                writer = self._writer = self._open_writer()
+                inside = writer.current
+                if inside is None:
+                    self._job = writer.job(self)
+                    writer.begin(self._job)
+                else:
+                    part = Part(inside)
+                    part.__enter__()
+                    self._part = part
+        except BaseException as error:
+            self._end(type(error))
+            self._writer = self._job = self._part = None
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            with self._errors():
+                self._end(kind)
+        finally:
+            self._over = True
+        if kind is None and self._writer is not None:
+            self._writer.follow_up()
+
+    def _end(self, kind: type[BaseException] | None) -> None:
+        if self._part is not None:
+            self._part.__exit__(kind, None, None)
+        elif self._job is not None and self._writer is not None:
+            self._writer.end(self._job, commit=kind is None)

@@ -1,0 +1,170 @@
+"""What a compaction carried on without its times is the same message; what is said again is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from session_core import StateDatabase
+from tests.contract.engines import where_there_is
+
+SUMMARY = {"role": "user", "content": "a summary"}
+NOTE = {"role": "user", "content": "a note"}
+CALL = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+
+Message = dict[str, Any]
+
+
+@pytest.fixture
+def said(db: StateDatabase) -> list[Message]:
+    """Eight messages that were said one by one."""
+    shapes: list[Message] = [{"role": "user", "content": f"zebra {n}"} for n in range(6)]
+    shapes[3] = {"role": "assistant", "content": "zebra 3 ", "tool_calls": CALL}
+    shapes[4] = {"role": "tool", "content": "zebra 4", "tool_call_id": "c1"}
+    shapes += [{"role": "user", "content": "zebra yes"}, {"role": "assistant", "content": "Done."}]
+    for shape in shapes:
+        db.append_message("s", shape.pop("role"), create={"source": "cli"}, **shape)
+    return [untimed(row) for row in db.get_messages("s")]
+
+
+def untimed(row: Any) -> Message:
+    kept = ("role", "content", "tool_calls", "tool_call_id")
+    shape = {name: row[name] for name in kept if row.get(name)}
+    content = shape.get("content")
+    return shape | {"content": content.strip() if isinstance(content, str) else content}
+
+
+def timed(db: StateDatabase) -> list[Message]:
+    return [untimed(row) | {"timestamp": row["timestamp"]} for row in db.get_messages("s")]
+
+
+def news(db: StateDatabase, cursor: str, **options: Any) -> list[str | None]:
+    return [event.text for event in db.changes(cursor, **options).events if event.message_id]
+
+
+def hits(db: StateDatabase, query: str = "zebra") -> list[str]:
+    """Return what is found, and of which rows, `*` for a live one."""
+    found = db.search(query, per="message", status="all", limit=100).hits
+    return sorted(
+        hit.snippet.removesuffix(" look") + ("" if hit.compacted else "*") for hit in found
+    )
+
+
+def texts(rows: Iterable[Any]) -> list[str]:
+    return [str(row["content"]).strip() for row in rows]
+
+
+def shapes(said: list[Message], old: list[Message]) -> list[list[Message]]:
+    """Return what may stand for them, each with what is carried of them."""
+    return [
+        [SUMMARY, *said[5:]],
+        [SUMMARY, *said[3:], NOTE],
+        [*said[:2], SUMMARY, *said[6:]],
+        [SUMMARY, *old[4:7], said[7]],
+        [*old[:2], SUMMARY, *old[4:6], *said[6:]],
+        [SUMMARY, said[3], {"role": "tool", "content": "cut short"}, *said[5:]],
+    ]
+
+
+@pytest.mark.parametrize("shape", range(6))
+def test_what_is_carried_without_times_is_no_news_and_found_once(
+    db: StateDatabase, said: list[Message], shape: int
+) -> None:
+    cursor = db.changes().cursor
+    put = shapes(said, timed(db))[shape]
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("s", put)
+        db.append_message("s", "user", "zebra new")
+        made = [text for text in texts(put) if text not in texts(said)]
+        assert news(db, cursor) == [*made, "zebra new"]
+        assert news(db, cursor, limit=1) == made[:1]
+        carried = {text for text in texts(put) if "zebra" in text}
+        expected = [text + ("*" if text in carried else "") for text in texts(said)[:7]]
+        assert hits(db) == sorted([*expected, "zebra new*"])
+
+
+@pytest.mark.parametrize("shape", range(4))
+def test_what_is_carried_again_and_again_is_found_once(
+    db: StateDatabase, said: list[Message], shape: int
+) -> None:
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("s", shapes(said, timed(db))[shape])
+        for number in range(3):
+            db.append_message("s", "user", f"zebra later {number}")
+            db.append_message("s", "assistant", "zebra well")
+            cursor = db.changes().cursor
+            db.archive_and_compact("s", [SUMMARY, *map(untimed, db.get_messages("s")[-3:])])
+            assert news(db, cursor) == ["a summary"]
+        found = hits(db)
+        assert [text for text in found if "well" not in text] == sorted(
+            [*texts(said)[:7], "zebra later 0", "zebra later 1", "zebra later 2*"]
+        )
+        assert [text for text in found if "well" in text] == ["zebra well", *["zebra well*"] * 2]
+
+
+@pytest.mark.parametrize("shape", range(6))
+def test_what_a_continuation_began_with_is_no_news_and_found_once(
+    db: StateDatabase, said: list[Message], shape: int
+) -> None:
+    cursor = db.changes().cursor
+    put = shapes(said, timed(db))[shape]
+    db.end_session("s", "compression")
+    db.create_session("t", "cli", parent_session_id="s")
+    db.replace_messages("t", put)
+    db.append_message("t", "user", "zebra new")
+    made = [text for text in texts(put) if text not in texts(said)]
+    assert news(db, cursor) == [*made, "zebra new"]
+    assert hits(db) == sorted(f"{text}*" for text in [*texts(said)[:7], "zebra new"])
+    whole = db.get_messages_as_conversation("t", include_ancestors=True)
+    assert texts(whole) == [*texts(said), *made, "zebra new"]
+
+
+def test_what_is_said_again_after_a_compaction_is_news_and_found_twice(
+    db: StateDatabase, said: list[Message]
+) -> None:
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("s", [SUMMARY])
+        cursor = db.changes().cursor
+        db.append_message("s", "user", "zebra yes")
+        db.append_messages("s", [NOTE, {"role": "assistant", "content": "Done."}])
+        db.append_messages("s", said[6:])
+        again = ["zebra yes", "a note", "Done.", "zebra yes", "Done."]
+        assert news(db, cursor) == again
+        assert hits(db, '"zebra yes"') == ["zebra yes", "zebra yes*", "zebra yes*"]
+        assert hits(db, "done") == ["Done.", "Done.*", "Done.*"]
+        db.archive_and_compact("s", [SUMMARY])
+        assert news(db, cursor) == [*again, "a summary"]
+        assert hits(db, '"zebra yes"') == ["zebra yes"] * 3
+        assert hits(db, "done") == ["Done."] * 3
+
+
+def test_what_was_carried_and_then_taken_back_is_found_as_it_was(
+    db: StateDatabase, said: list[Message]
+) -> None:
+    with where_there_is(db, "compacted"):
+        ids = db.archive_and_compact("s", [SUMMARY, *said[6:]]).ids
+        assert hits(db, '"zebra yes"') == ["zebra yes*"]
+        db.rewind_to_message("s", ids[1])
+        assert hits(db, '"zebra yes"') == ["zebra yes"]
+
+
+def test_the_same_answer_to_two_questions_is_found_twice(db: StateDatabase) -> None:
+    cursor = db.changes().cursor
+    done = {"role": "assistant", "content": "Done."}
+    for text in ("do this", "do that", "and that"):
+        db.append_messages("s", [{"role": "user", "content": text}, done], create={})
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("s", [SUMMARY, {"role": "user", "content": "and that"}, done])
+        assert news(db, cursor)[-2:] == ["Done.", "a summary"]
+        assert hits(db, "done") == ["Done.", "Done.", "Done.*"]
+        db.append_message("s", "user", "go on")
+        db.archive_and_compact("s", [SUMMARY])
+        assert hits(db, "done") == ["Done."] * 3
+
+
+def test_words_that_a_session_has_twice_at_one_time_are_both_told(db: StateDatabase) -> None:
+    yes = {"role": "user", "content": "yes", "timestamp": 5.0}
+    db.append_messages("s", [yes, yes], create={})
+    assert texts(db.get_messages_as_conversation("s", include_ancestors=True)) == ["yes", "yes"]

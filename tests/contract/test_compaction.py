@@ -1,0 +1,223 @@
+"""Compaction: what is flagged, what stands in its place, how it comes back, and its lock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import Conflict, NotFound, StateDatabase, Unsupported
+from tests.contract.engines import has_column, where_there_is
+
+PARTS = [{"type": "text", "text": "a part"}, {"type": "image_url", "image_url": {"url": "x"}}]
+CALLS = [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+SUMMARY = {"role": "user", "content": "what was said", "timestamp": 3.5}
+
+
+def fill(db: StateDatabase) -> list[int]:
+    """Six messages of every shape, the first of which is the head."""
+    rows: list[dict[str, Any]] = [
+        {"role": "user", "content": "head"},
+        {"role": "assistant", "content": "", "tool_calls": CALLS},
+        {"role": "tool", "content": "found", "tool_call_id": "c1", "tool_name": "look"},
+        {"role": "assistant", "content": PARTS, "reasoning": "because"},
+        {"role": "user", "content": "tail", "platform_message_id": "p1"},
+        {"role": "assistant", "content": "last", "tool_calls": CALLS, "finish_reason": "stop"},
+    ]
+    timed = [{**row, "timestamp": float(place)} for place, row in enumerate(rows)]
+    return list(db.append_messages("s", timed, create={"source": "cli"}).ids)
+
+
+def rows_of(db: StateDatabase, session_id: str = "s") -> list[dict[str, Any]]:
+    return [dict(row) for row in db.get_messages(session_id, include_inactive=True)]
+
+
+def without_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k not in ("id", "session_id")} for row in rows]
+
+
+def compact(db: StateDatabase) -> tuple[list[int], tuple[int, ...]]:
+    ids = fill(db)
+    return ids, db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
+
+
+def test_a_summary_stands_in_the_place_of_what_it_replaces(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        compact(db)
+        live = [row["content"] for row in db.get_messages("s")]
+        assert live == ["head", "what was said", "tail", "last"]
+
+
+def test_what_is_carried_is_copied_with_every_column_but_the_id(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids = fill(db)
+        before = rows_of(db)
+        made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
+        after = {row["id"]: row for row in rows_of(db)}
+        copies = [after[each] for each in made[1:]]
+        assert without_ids(copies) == without_ids(before[4:])
+
+
+def test_flagged_rows_are_compacted_and_otherwise_as_they_were(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids = fill(db)
+        before = rows_of(db)
+        db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        expected = [{**row, "active": 0, "compacted": 1} for row in before[1:]]
+        assert rows_of(db)[:6] == [before[0], *expected]
+
+
+def test_counters_and_revision_are_those_of_what_is_live(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids = fill(db)
+        done = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        row = db.get_session("s") or {}
+        assert (row["message_count"], row["tool_call_count"]) == (4, 1)
+        assert db.drifted_sessions() == []
+        assert (done.before.live, done.after.live, done.after.compacted) == (6, 4, 5)
+        assert done.after == db.revision("s")
+
+
+def test_what_is_compacted_is_found_once(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        compact(db)
+        for word in ("tail", "found"):
+            assert len(db.search(word, per="message").hits) == 1
+
+
+def test_what_is_carried_is_no_news(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids = fill(db)
+        cursor = db.changes().cursor
+        db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        assert [event.text for event in db.changes(cursor).events] == ["what was said"]
+
+
+@pytest.mark.parametrize("change", ["rewound", "compacted", "elsewhere", "unknown"])
+def test_a_message_that_is_not_live_any_more_is_a_conflict(db: StateDatabase, change: str) -> None:
+    with where_there_is(db, "compacted"):
+        if not has_column(db, "compacted"):
+            raise Unsupported
+        ids = fill(db)
+        if change == "rewound":
+            db.rewind_to_message("s", ids[4])
+        elif change == "compacted":
+            db.archive_and_compact("s", [])
+        elif change == "elsewhere":
+            ids[4] = db.append_message("t", "user", "x", create={"source": "cli"})
+        else:
+            ids[4] = 10**6
+        before = rows_of(db)
+        with pytest.raises(Conflict):
+            db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:])
+        assert rows_of(db) == before
+
+
+def test_what_was_compacted_comes_back_row_by_row(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids = fill(db)
+        before, row = rows_of(db), db.get_session("s")
+        made = db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
+        done = db.restore_compacted("s", ids[1:], drop=made)
+        assert (rows_of(db), db.get_session("s")) == (before, row)
+        assert done.after == db.revision("s")
+        assert db.search("what was said", per="message").hits == []
+        assert db.check_integrity(deep=True) == []
+
+
+def test_what_was_said_since_stays_when_the_rest_comes_back(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids, made = compact(db)
+        db.append_message("s", "user", "since")
+        db.restore_compacted("s", ids[1:], drop=made)
+        live = [row["content"] for row in db.get_messages("s")]
+        assert live == ["head", "", "found", PARTS, "tail", "last", "since"]
+
+
+def test_an_original_becomes_what_its_copy_is_by_now(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids, made = compact(db)
+        db.rewind_to_message("s", made[1])
+        copies = dict(zip(ids[4:], made[1:], strict=True))
+        db.restore_compacted("s", ids[1:], copies=copies, drop=made)
+        assert [row["content"] for row in db.get_messages("s")] == ["head", "", "found", PARTS]
+        flags = [(row["id"], row["active"], row["compacted"]) for row in rows_of(db)[4:]]
+        assert flags == [(ids[4], 0, 0), (ids[5], 0, 0)]
+        assert db.restore_rewound("s", ids[4]) == 2
+        assert [hit.message_id for hit in db.search("tail", per="message").hits] == [ids[4]]
+        assert db.check_integrity(deep=True) == []
+
+
+def test_flags_that_were_odd_are_odd_again(db: StateDatabase) -> None:
+    with where_there_is(db, "compacted"):
+        ids, made = compact(db)
+        db.restore_compacted("s", ids[1:], flags={ids[2]: (1, 1), ids[3]: (0, 0)}, drop=made)
+        flags = [(row["active"], row["compacted"]) for row in rows_of(db)]
+        assert flags == [(1, 0), (1, 0), (1, 1), (0, 0), (1, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("gone", ["original", "stand-in"])
+def test_what_was_changed_since_does_not_come_back(db: StateDatabase, gone: str) -> None:
+    with where_there_is(db, "compacted"):
+        ids, made = compact(db)
+        if gone == "original":
+            ids[1] = made[0]
+        before = rows_of(db)
+        with pytest.raises(Conflict):
+            db.restore_compacted(
+                "s", ids[1:], drop=[*made[1:], 10**6] if gone != "original" else []
+            )
+        assert rows_of(db) == before
+
+
+def test_messages_are_copied_to_another_session(db: StateDatabase) -> None:
+    ids = fill(db)
+    db.create_session("child", "cli", parent_session_id="s")
+    db.append_message("child", "user", "first")
+    done = db.copy_messages("s", ids[3:], "child")
+    assert without_ids(rows_of(db, "child"))[1:] == without_ids(rows_of(db))[3:]
+    row = db.get_session("child") or {}
+    assert (row["message_count"], row["tool_call_count"]) == (4, 1)
+    assert done.after == db.revision("child")
+    assert len(db.get_messages("s")) == 6
+
+
+def test_a_copy_to_an_unknown_session_is_refused(db: StateDatabase) -> None:
+    ids = fill(db)
+    with pytest.raises(NotFound):
+        db.copy_messages("s", ids, "nowhere")
+    with pytest.raises(Conflict):
+        db.copy_messages("s", [*ids, 10**6], "s")
+    assert len(rows_of(db)) == 6
+
+
+# -- the lock --------------------------------------------------------------------------------
+
+
+def test_one_holder_has_the_lock_until_it_is_given_back(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    db.create_session("s", "cli")
+    assert db.try_acquire_compression_lock("s", "one")
+    assert not other.try_acquire_compression_lock("s", "two")
+    assert other.get_compression_lock_holder("s") == "one"
+    other.release_compression_lock("s", "two")
+    assert other.get_compression_lock_holder("s") == "one"
+    db.release_compression_lock("s", "one")
+    assert other.get_compression_lock_holder("s") is None
+    assert other.try_acquire_compression_lock("s", "two")
+
+
+def test_a_lock_that_has_run_out_is_taken_over(db: StateDatabase, other: StateDatabase) -> None:
+    db.create_session("s", "cli")
+    assert db.try_acquire_compression_lock("s", "one", -1.0)
+    assert db.get_compression_lock_holder("s") is None
+    assert not db.refresh_compression_lock("s", "one")
+    assert other.try_acquire_compression_lock("s", "two")
+    assert not db.refresh_compression_lock("s", "one")
+    assert other.refresh_compression_lock("s", "two")
+
+
+def test_a_lock_belongs_to_one_session(db: StateDatabase) -> None:
+    assert db.try_acquire_compression_lock("s", "one")
+    assert db.try_acquire_compression_lock("t", "two")

@@ -1,0 +1,93 @@
+"""Rows as they are stored: copied whole, read whole, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from session_core import Conflict, InvalidInput, NotFound, StateDatabase
+
+ENTRY = '{"session_key": "k", "session_id": "s"}'
+
+
+def fill(db: StateDatabase) -> None:
+    db.create_session("s", "cli", model="m", model_config={"a": 1}, cwd="/srv", started_at=5.0)
+    db.append_message("s", "user", "hello")
+    db.set_session_title("s", "Trip")
+
+
+def test_a_session_is_copied_with_every_column_but_those_that_are_given(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    fill(db)
+    strange("ALTER TABLE sessions ADD COLUMN strange")
+    strange("UPDATE sessions SET strange = x'00ff'")
+    db.copy_session("s", "copy", without=("title", "message_count"), parent_session_id="s")
+    row: dict[str, Any] = {**(db.get_session("s") or {})}
+    expected = {"id": "copy", "title": None, "message_count": 0, "parent_session_id": "s"}
+    copy: dict[str, Any] = {**(db.get_session("copy") or {})}
+    assert copy.pop("started_at") > row.pop("started_at")
+    assert copy == {**row, **expected}
+    assert copy["strange"] == b"\x00\xff"
+
+
+def test_no_session_is_copied_over_another(db: StateDatabase) -> None:
+    fill(db)
+    db.create_session("there", "cli")
+    before = db.get_session("there")
+    with pytest.raises(Conflict):
+        db.copy_session("s", "there", without=("title",))
+    with pytest.raises(NotFound):
+        db.copy_session("nowhere", "copy")
+    with pytest.raises(InvalidInput):
+        db.copy_session("s", "copy", no_such_column=1)
+    assert db.get_session("there") == before
+    assert db.get_session("copy") is None
+
+
+def test_what_belongs_to_a_session_is_what_is_deleted_with_it(db: StateDatabase) -> None:
+    fill(db)
+    assert db.belongings("s") == {}
+    db.update_token_counts("s", model="m", input_tokens=5)
+    usage = db.model_usage("s")
+    assert db.belongings("s") == ({"session_model_usage": usage} if usage else {})
+    db.delete_session("s")
+    assert db.belongings("s") == {}
+
+
+def test_routing_rows_are_put_back_as_they_were(db: StateDatabase) -> None:
+    if not db.has_routing:
+        assert db.routing_rows("s") == []
+        return
+    for scope in ("", "elsewhere"):
+        db.save_gateway_routing_entry("k", ENTRY, scope=scope, expect=None)
+    db.save_gateway_routing_entry("broken", "no JSON", expect=None)
+    rows = db.routing_rows("s")
+    assert [(row["scope"], row["session_key"]) for row in rows] == [("", "k"), ("elsewhere", "k")]
+    db.save_gateway_routing_entry("k", ENTRY.replace('"s"', '"t"'), expect=ENTRY)
+    assert len(db.routing_rows("s")) == len(db.routing_rows("t")) == 1
+    db.put_routing_row(rows[0])
+    assert db.routing_rows("s") == rows
+    with pytest.raises(InvalidInput):
+        db.put_routing_row({**rows[0], "no_such_column": 1})
+
+
+def test_fields_are_put_back_to_what_they_were(db: StateDatabase) -> None:
+    fill(db)
+    row = dict(db.get_session("s") or {})
+    db.end_session("s", "compression")
+    db.set_session_title("s", "Trip")
+    names = ("ended_at", "end_reason", "title")
+    assert db.put_session_fields("s", {name: row[name] for name in names})
+    assert db.get_session("s") == row
+    assert db.revision("s").ended_at is None
+    assert not db.put_session_fields("nowhere", {"title": None})
+
+
+@pytest.mark.parametrize("name", ["id", "no_such_column", 'title" = 1 --'])
+def test_only_columns_of_a_session_are_put_back(db: StateDatabase, name: str) -> None:
+    fill(db)
+    with pytest.raises(InvalidInput):
+        db.put_session_fields("s", {name: "x"})

@@ -1,0 +1,77 @@
+"""Rows with values that no careful writer leaves: one of them hides nothing of the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB, SessionFilter
+from tests.homes import connect, fill, hermes_database, own_database
+
+BAD = "fill_0_00001"
+DAMAGE = [
+    f"UPDATE {table} SET {column} = {value} WHERE {key}"  # noqa: S608 -- the names below
+    for table, key, columns in (
+        ("sessions", f"id = '{BAD}'", ("title", "started_at", "ended_at", "input_tokens")),
+        ("messages", f"session_id = '{BAD}'", ("timestamp", "tool_calls", "tool_name", "content")),
+    )
+    for column in columns
+    for value in ("'2024-01-01T00:00:00'", "x'ff00'", "9e999", "'[NaN]'", "CAST(x'ff41' AS TEXT)")
+]
+STRANGERS = [
+    f"INSERT INTO sessions (id, source, started_at) VALUES ({value}, 'cli', 1700003600)"  # noqa: S608 -- the values below
+    for value in ("x'ff00'", "CAST(x'ff41' AS TEXT)")
+]
+
+
+@pytest.fixture(params=["own", 16, 22, 30])
+def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
+    path = home_path / "state.db"
+    if request.param == "own":
+        own_database(path)
+    else:
+        hermes_database(path, request.param)
+    fill(path, 5, 8)
+    return path
+
+
+LOOKS: list[Callable[[SessionDB], Any]] = [
+    lambda db: {line.id for line in db.list_sessions(limit=9).items},
+    lambda db: {line.id for line in db.list_sessions(SessionFilter(status="all"), limit=9).items},
+    lambda db: {line.id for line in db.list_sessions(order="size", limit=9).items},
+    lambda db: {hit.session_id for hit in db.search("turn", limit=9).hits} | {BAD},
+    lambda db: {str(row["session_id"]) for one in db_ids(db) for row in db.get_messages(one)},
+    lambda db: set(db.find_sessions(SessionFilter(ids=tuple(db_ids(db))))),
+]
+
+
+def db_ids(db: SessionDB) -> list[str]:
+    return [f"fill_0_{number:05}" for number in range(5)]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, *STRANGERS])
+def test_a_damaged_row_hides_nothing(path: Path, damage: str) -> None:
+    with SessionDB(path) as db:
+        db.list_sessions()
+        with connect(path) as connection:
+            connection.execute(damage)
+        for again in (db, SessionDB(path)):
+            for look in LOOKS:
+                assert look(again) == set(db_ids(db))
+            line = again.summarize(BAD)
+            assert not math.isnan(line.started_at + line.last_active_at + (line.ended_at or 0))
+            again.update_token_counts(BAD, input_tokens=1)
+            again.close()
+
+
+def test_a_session_is_as_active_as_the_last_of_its_times_that_are_times(path: Path) -> None:
+    with connect(path) as connection:
+        asked = "SELECT min(id), max(timestamp) FROM messages WHERE session_id = ?"
+        first, last = connection.execute(asked, (BAD,)).fetchone()
+        connection.execute("UPDATE messages SET timestamp = 'once' WHERE id = ?", (first,))
+    with SessionDB(path, read_only=True) as db:
+        assert db.summarize(BAD).last_active_at == last

@@ -1,0 +1,117 @@
+"""An interrupt at any place of the engine: what it hits is over, and everything else goes on.
+
+A signal handler is run where a function begins and where a call is over, so it is raised there.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.state import sqlite
+
+ENGINE = str(Path(sqlite.__file__).parent)
+WAIT_S = 20.0
+
+
+def in_a_transaction(db: SessionDB) -> None:
+    with db.transaction():
+        db.append_message("s", "user", "a")
+        with db.transaction():
+            db.append_message("s", "user", "b")
+
+
+CALLS: dict[str, Callable[[SessionDB], object]] = {
+    "a change": lambda db: db.append_messages(
+        "s", [{"role": "user", "content": text} for text in "ab"]
+    ),
+    "a transaction": in_a_transaction,
+    "a look": lambda db: db.get_session("s"),
+}
+
+
+@pytest.fixture
+def db(home_path: Path) -> Iterator[SessionDB]:
+    with SessionDB(home_path / "state.db", patience_s=1.0) as opened:
+        opened.create_session("s", "cli")
+        yield opened
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_an_interrupt_at_any_place_leaves_a_database_that_works(
+    db: SessionDB, call: Callable[[SessionDB], object]
+) -> None:
+    place = 0
+    while interrupted(db, call, place):
+        place += 1
+        stored = [row["content"] for row in db.get_messages("s")]
+        assert stored.count("a") == stored.count("b")
+        assert (db.get_session("s") or {})["message_count"] == len(stored)
+        another_thread(lambda: db.append_message("s", "user", "thread"))
+        db.append_message("s", "user", "after")
+        assert len(db.get_messages("s")) == len(stored) + 2
+        db.clear_messages("s")
+    assert place > 30
+
+
+def test_what_an_interrupt_left_open_keeps_nobody_else_out(db: SessionDB) -> None:
+    with SessionDB(db.path, patience_s=0.0) as other:
+        place = 0
+        while interrupted(db, in_a_transaction, place):
+            place += 1
+            other.append_message("s", "user", "other")
+
+
+def interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) -> bool:
+    """Make a call that is interrupted at the nth place; say whether it has so many."""
+    try:
+        with interrupt(place):
+            call(db)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+@contextmanager
+def interrupt(at: int) -> Iterator[None]:
+    """Raise what Ctrl-C raises at the nth place, once."""
+    passed = 0
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal passed
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(ENGINE):
+            passed += 1
+            if passed == at + 1:
+                raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def another_thread(step: Callable[[], object]) -> None:
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 -- raised again where it is seen
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    if failed:
+        raise failed[0]

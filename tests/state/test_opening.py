@@ -1,0 +1,171 @@
+"""Paths that are no database, files that are not whole, links, and what is left when it closes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, holders
+from tests.homes import connect, fill, hermes_database, own_database
+
+WAIT_S = 20.0
+USES: dict[str, Callable[[SessionDB], Any]] = {
+    "read": lambda db: db.get_session("s"),
+    "change": lambda db: db.append_message("s", "user", "x", create={"source": "cli"}),
+    "transaction": lambda db: db.transaction().__enter__(),
+    "follow": lambda db: db.changes(),
+    "check": lambda db: db.check_integrity(),
+    "sizes": lambda db: db.sizes(),
+}
+
+
+@pytest.fixture(params=["own", "hermes"])
+def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
+    path = home_path / "state.db"
+    (own_database if request.param == "own" else hermes_database)(path)
+    fill(path, 2, 3)
+    return path
+
+
+# -- what is no database ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [("", "name a file"), ("a\0b", "NUL"), (b"state.db", "text"), (7, "text")],
+)
+def test_what_is_no_path_is_invalid_input(wrong: Any, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        SessionDB(wrong)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no such files here")
+def test_what_is_no_file_is_invalid_input(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for wrong, says in (
+        (tmp_path, "directory"),
+        (Path(os.devnull), "device"),
+        (tmp_path / "pipe", "pipe"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            SessionDB(wrong)
+
+
+def test_a_file_in_the_place_of_the_folder_is_denied(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with SessionDB(tmp_path / "file" / "state.db") as db, pytest.raises(Denied, match="folder"):
+        db.create_session("s", "cli")
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_link_to_nothing_is_not_taken_for_an_empty_home(
+    tmp_path: Path, use: Callable[[SessionDB], Any]
+) -> None:
+    link = tmp_path / "state.db"
+    link.symlink_to(tmp_path / "disk" / "state.db")
+    with SessionDB(link) as db, pytest.raises(NotFound, match="make an empty file"):
+        use(db)
+    assert not (tmp_path / "disk").exists()
+
+
+def test_a_link_to_an_empty_file_becomes_a_home(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "state.db").touch()
+    (tmp_path / "state.db").symlink_to(tmp_path / "disk" / "state.db")
+    with SessionDB(tmp_path / "state.db") as db:
+        db.create_session("s", "cli")
+    with SessionDB(tmp_path / "disk" / "state.db", read_only=True) as again:
+        assert again.get_session("s")
+
+
+# -- a log without its database --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize("log", ["-wal", "-journal"])
+@pytest.mark.parametrize("there", [True, False], ids=["empty", "gone"])
+def test_a_log_beside_nothing_is_kept_and_no_home_is_made_of_it(
+    tmp_path: Path, there: bool, log: str, use: Callable[[SessionDB], Any]
+) -> None:
+    path = tmp_path / "state.db"
+    if there:
+        path.touch()
+    left = Path(f"{path}{log}")
+    left.write_bytes(b"what was said" * 400)
+    with SessionDB(path) as db, pytest.raises(Corrupt, match="put back both"):
+        use(db)
+    assert sorted(found.name for found in tmp_path.iterdir() if found.is_file()) == [
+        name for name in ("state.db", left.name) if there or name == left.name
+    ]
+    assert left.read_bytes() == b"what was said" * 400
+
+
+def test_a_journal_with_nothing_in_it_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "state.db").touch()
+    (tmp_path / "state.db-journal").write_bytes(bytes(512))
+    with SessionDB(tmp_path / "state.db") as db:
+        assert db.get_session("s") is None
+
+
+# -- links -----------------------------------------------------------------------------------
+
+
+def test_what_sqlite_keeps_beside_the_file_is_found_behind_a_link(
+    tmp_path: Path, path: Path
+) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    with connect(path) as writer, SessionDB(link) as db:
+        writer.execute("PRAGMA wal_autocheckpoint=0")
+        writer.execute("UPDATE sessions SET model = 'm'")
+        assert db.sizes().wal == db.sizes(exact=True).wal == Path(f"{path}-wal").stat().st_size > 0
+        assert holders(link) == holders(path)
+
+
+# -- closing ---------------------------------------------------------------------------------
+
+
+def test_the_file_alone_holds_everything_after_a_close(tmp_path: Path, path: Path) -> None:
+    with SessionDB(path) as db:
+        for number in range(20):
+            db.append_message("s", "user", str(number), create={"source": "cli"})
+    copy = tmp_path / "copy.db"
+    shutil.copy(path, copy)
+    with SessionDB(copy, read_only=True) as again:
+        assert [row["content"] for row in again.get_messages("s")] == [str(n) for n in range(20)]
+
+
+def test_a_close_does_not_wait_for_who_reads_or_writes(path: Path) -> None:
+    with connect(path) as writer, connect(path) as reader:
+        db = SessionDB(path)
+        db.append_message("s", "user", "x", create={"source": "cli"})
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM messages").fetchone()
+        writer.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(db.close).result(WAIT_S)
+        writer.execute("ROLLBACK")
+    with SessionDB(path, read_only=True) as again:
+        assert again.message_count("s") == 1
+
+
+# -- readers ---------------------------------------------------------------------------------
+
+
+def test_a_crowd_that_read_at_once_leaves_few_connections(path: Path) -> None:
+    crowd = 40
+    together = threading.Barrier(crowd)
+    with SessionDB(path) as db, ThreadPoolExecutor(crowd) as pool:
+        for reading in [
+            pool.submit(db._read, lambda _: together.wait(WAIT_S)) for _ in range(crowd)
+        ]:
+            reading.result(WAIT_S)
+        assert 0 < len(db._open.readers) <= 8
+        assert len(db.get_messages("fill_0_00001")) == 3

@@ -1,0 +1,155 @@
+"""One word in many spellings: found whether it is indexed already or not, in every script."""
+
+from __future__ import annotations
+
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from session_core import SessionDB
+from session_core.state import searchable
+from session_core.state.sqlite import index
+from tests.homes import hermes_database
+
+NFC, NFD = (
+    lambda text: unicodedata.normalize("NFC", text),
+    lambda text: unicodedata.normalize("NFD", text),
+)
+PAIRS = [
+    ("ήταν λόγος της απόφασης", ("ΛΟΓΟΣ", "λογος", "λόγος", "ΑΠΟΦΑΣΗΣ", "αποφασ*")),
+    ("ёлка стоит, мой дом", ("елка", "ЕЛКА", "ёлка", NFD("ёлка"), "мои")),
+    ("Việt Nam, crème brûlée", ("viet", "VIỆT", NFD("việt"), "creme", '"creme brulee"')),
+    ("Straße, İstanbul, ŁÓDŹ", ("STRASSE", "istanbul", "łódz")),
+    (NFD("한국어 문장"), ("한국어", "한국", NFD("한국"), "문장")),
+    (NFC("한국어 문장"), (NFD("한국어"), NFD("문장"))),
+    ("שָׁלוֹם עולם", ("שלום", "עוֹלָם")),
+    ("كِتَابٌ أحمد", ("كتاب", "احمد", "كِتاب")),
+    ("हिन्दी क़लम", ("हिन्दी", "कलम", NFD("क़लम"))),
+    ("ﾃﾞｰﾀﾍﾞｰｽ \uff21\uff22\uff23", ("データベース", "abc", NFD("データ"))),
+    ("葛󠄀城 ⼈", ("葛城", "人")),
+    ("ქართული ᲥᲐᲠᲗᲣᲚᲘ 𞤀𞤁𞤂", ("ქართული", "𞤢𞤣𞤤")),
+    ("🤔 👍🏽 fine", ("🤔", "👍", "🤔 fine")),
+    ("foo_bar.baz é.b", ("foo_bar.baz", '"foo bar"', "e.b")),
+]
+EACH = [pytest.param(text, asked, id=asked) for text, several in PAIRS for asked in several]
+
+ALPHABETS = (
+    "abC019_.-",
+    "éÉßıİłØñ",
+    "λόΣςάΑώ",
+    "ёЁйИщь",
+    "אָבּשׁם",
+    "كَبأآيى",
+    "कि़ख्मुझ",
+    "ไทยมีกุ่",
+    "한국가ㄱ",
+    "がかﾃﾞー⼈人数据",
+    "🤔👍🏽\u200d\ufe0f",
+)
+WORDS = st.sampled_from(ALPHABETS).flatmap(lambda some: st.text(some, min_size=1, max_size=5))
+SPACES = st.sampled_from([" ", ", ", "", "-", "\n", "…"])
+TEXTS = st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=6).map(
+    lambda pairs: "".join(word + space for word, space in pairs)
+)
+CHANGES: st.SearchStrategy[Callable[[str], str]] = st.sampled_from(
+    [str, NFC, NFD, str.upper, str.lower, str.title, searchable.fold]
+)
+
+
+@pytest.fixture
+def db(home_path: Path) -> Iterator[SessionDB]:
+    with SessionDB(home_path / "state.db") as opened:
+        yield opened
+
+
+def settle(db: SessionDB) -> None:
+    while db._write(index.catch_up):
+        pass
+
+
+def found(db: SessionDB, query: str, mode: str = "words") -> list[int]:
+    """Return what all pages of a search hold."""
+    hits, cursor = [], None
+    while True:
+        answer = db.search(query, mode=mode, per="message", cursor=cursor)  # type: ignore[arg-type]
+        hits += [hit.message_id for hit in answer.hits]
+        cursor = answer.next_cursor
+        if cursor is None:
+            return sorted(hits)
+
+
+@pytest.mark.parametrize(("text", "asked"), EACH)
+def test_a_word_is_found_in_every_spelling_indexed_or_not(
+    db: SessionDB, text: str, asked: str
+) -> None:
+    ids = [
+        *db.append_messages(
+            "s", [{"role": "user", "content": each} for each in (text, "other")], create={}
+        ).ids
+    ]
+    assert found(db, asked) == ids[:1]
+    settle(db)
+    assert found(db, asked) == ids[:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [("がく", "かく"), ("มี", "มา"), ("कि", "का"), ("한", "하"), ("foobar", "foo"), ("कि", "क")],
+)
+def test_what_is_another_word_is_not_found(db: SessionDB, text: str, asked: str) -> None:
+    db.append_message("s", "user", text, create={})
+    assert not db.search(f'"{asked}"').hits
+    settle(db)
+    assert not db.search(f'"{asked}"').hits
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.data())
+def test_no_answer_changes_when_messages_are_indexed(texts: list[str], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder, "state.db")) as db:
+        db.append_messages("s", [{"role": "user", "content": text} for text in texts], create={})
+        queries = []
+        for _ in range(4):
+            text = data.draw(st.sampled_from(texts))
+            start = data.draw(st.integers(0, len(text) - 1))
+            piece = data.draw(CHANGES)(text[start : start + data.draw(st.integers(1, 8))])
+            queries += [piece, piece + "*", '"' + piece.replace('"', "") + '"']
+        asked = [(query, mode) for query in queries for mode in ("words", "substring")]
+        before = [found(db, *each) for each in asked]
+        settle(db)
+        assert dict(zip(asked, before, strict=True)) == {each: found(db, *each) for each in asked}
+
+
+@given(TEXTS)
+def test_folding_is_done_once_whatever_the_form(text: str) -> None:
+    folded = searchable.fold(text)
+    assert searchable.fold(folded) == folded
+    assert searchable.fold(NFD(text)) == searchable.fold(NFC(text)) == folded
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("ήταν λόγος", "ΛΌΓΟΣ"),
+        (NFD("мой"), "мой"),
+        ("한국어", NFD("한국어")),
+        (NFD("한국어"), "한국어"),
+        (NFD("한국어"), "한국"),
+        ("שלום", "שָׁלוֹם"),
+    ],
+)
+def test_a_hermes_home_is_asked_for_the_spellings_that_it_may_have(
+    tmp_path: Path, text: str, asked: str
+) -> None:
+    hermes_database(tmp_path / "state.db", 22)
+    with SessionDB(tmp_path / "state.db") as db:
+        (first, _) = db.append_messages(
+            "s", [{"role": "user", "content": each} for each in (text, "other")], create={}
+        ).ids
+        assert found(db, asked) == [first]
+        assert found(db, asked, "substring") == [first]

@@ -1,0 +1,85 @@
+"""Text that is no UTF-8 hides nothing, and no error tells what stands in a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from session_core import Busy, Corrupt, SessionDB, SessionError, StorageError, driver
+from session_core.state.sqlite.handle import is_busy, translate
+from tests.homes import connect, fill, hermes_database, own_database
+
+BROKEN = "CAST(x'ff41fe20747572' || x'6e' AS TEXT)"
+SHOWN = "\ufffdA\ufffd turn"
+
+
+@pytest.fixture(params=["own", "hermes"])
+def db(request: pytest.FixtureRequest, home_path: Path) -> SessionDB:
+    path = home_path / "state.db"
+    (own_database if request.param == "own" else hermes_database)(path)
+    fill(path, 3, 4)
+    with connect(path) as connection:
+        connection.execute(f"UPDATE messages SET content = {BROKEN} WHERE id IN (1, 5)")  # noqa: S608 -- above
+        connection.execute(f"UPDATE sessions SET model = {BROKEN}")  # noqa: S608 -- above
+    return SessionDB(path)
+
+
+def test_a_row_that_is_no_utf8_is_read_with_signs_in_its_place(db: SessionDB) -> None:
+    row = db.get_message(1)
+    assert row is not None
+    assert row["content"] == SHOWN
+    assert db.get_messages(row["session_id"])[0]["content"] == SHOWN
+    assert (db.get_session(row["session_id"]) or {})["model"] == SHOWN
+
+
+def test_a_row_that_is_no_utf8_hides_no_list_and_no_search(db: SessionDB) -> None:
+    assert len(db.list_sessions().items) == 3
+    found = {hit.session_id for hit in db.search("turn", limit=9).hits}
+    assert len(found) == 3
+    assert db.changes().events == []
+
+
+def test_a_session_with_such_a_row_is_changed_and_deleted(db: SessionDB) -> None:
+    session = (db.get_message(1) or {})["session_id"]
+    db.append_message(session, "user", "after it")
+    db.set_session_title(session, "Broken")
+    db.end_session(session, "done")
+    assert db.delete_session(session)
+    assert db.get_message(1) is None
+    assert len(db.list_sessions(limit=9).items) == 2
+
+
+SAID = "my password is database is locked"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Could not decode to UTF-8 column 'content' with text '{SAID}'",
+        f'fts5: syntax error near "{SAID}"',
+        f"no such column: {SAID}",
+        f"malformed database schema ({SAID})",
+        SAID,
+    ],
+)
+def test_no_error_passes_on_what_the_driver_says(text: str) -> None:
+    error = driver.library().OperationalError(text)
+    said = translate(error, Path("state.db"))
+    assert isinstance(said, StorageError)
+    assert "password" not in str(said)
+    assert not is_busy(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("database is locked", Busy),
+        ("database table is locked: messages", Busy),
+        ("database disk image is malformed", Corrupt),
+        ("file is not a database", Corrupt),
+        ("disk I/O error", StorageError),
+    ],
+)
+def test_what_the_driver_means_is_told(text: str, kind: type[SessionError]) -> None:
+    assert type(translate(driver.library().OperationalError(text), Path("state.db"))) is kind

@@ -1,0 +1,66 @@
+"""Bytes in the trigram index of a Hermes home, which holds them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import SessionDB
+from tests.homes import connect, hermes_database
+
+IMAGE = b"\x89PNG\r\n\x1a\n\x00\xff\xfe\xfd plain words"
+ENTRY = "SELECT CAST(content AS BLOB) FROM messages_fts_trigram"
+
+
+@pytest.fixture(params=[16, 22])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    hermes_database(tmp_path / "state.db", request.param)
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SessionDB]:
+    with SessionDB(path) as opened:
+        opened.create_session("s", "cli")
+        yield opened
+
+
+def entries(path: Path) -> list[bytes]:
+    with connect(path) as connection:
+        return [row[0] for row in connection.execute(ENTRY)]
+
+
+def test_bytes_are_indexed_alike_by_every_version(db: SessionDB, path: Path) -> None:
+    db.append_message("s", "user", IMAGE)
+    (entry,) = entries(path)
+    assert b"\0" not in entry
+    assert entry.endswith(b"plain words  ")
+
+
+def test_a_session_with_bytes_can_be_changed_and_deleted(db: SessionDB, path: Path) -> None:
+    first = db.append_message("s", "user", IMAGE)
+    assert db.rewind_to_message("s", first).rewound == 1
+    assert db.restore_rewound("s", first) == 1
+    assert db.get_messages("s")[0]["content"] == IMAGE
+    db.replace_messages("s", [{"role": "user", "content": IMAGE}])
+    assert db.clear_messages("s") == 1
+    db.append_message("s", "user", IMAGE)
+    assert db.delete_session("s")
+    assert entries(path) == []
+    assert db.check_integrity(deep=True) == []
+
+
+def test_bytes_that_an_older_version_indexed_are_taken_out_whole(db: SessionDB, path: Path) -> None:
+    first = db.append_message("s", "user", b"\x89PNG stored")
+    with connect(path) as connection:  # what an older version leaves of a row with a NUL
+        connection.execute("DROP TRIGGER messages_fts_trigram_update")
+        connection.execute("UPDATE messages SET content = ?", (b"\x89PNG stored\0 no more",))
+        connection.execute(
+            "UPDATE messages_fts_trigram_content SET c0 = CAST(? AS TEXT)",
+            (b"\x89PNG stored  \0 no more  ",),
+        )
+    db.rewind_to_message("s", first)
+    assert entries(path) == [b"\xef\xbf\xbdPNG stored    no more  "]
+    assert db.check_integrity(deep=True) == []
