@@ -64,8 +64,8 @@ class Found:
         told = self._read(path, _parse_yaml)
         section = told.get("gateway")
         nested = section if isinstance(section, Mapping) else {}
-        for name in (*_IN_YAML, "session_reset", "sessions"):
-            where = told if name in told or name == "sessions" else nested
+        for name in (*_IN_YAML, "session_reset"):
+            where = told if name in told else nested
             if name in where:
                 place = f"{path.name}: {name if where is told else f'gateway.{name}'}"
                 self._take(name, where[name], place)

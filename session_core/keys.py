@@ -192,6 +192,12 @@ def platform_of(session_key: str) -> str:
     return parts[2] if len(parts) > 2 else ""  # noqa: PLR2004 -- agent, profile, platform
 
 
+def profile_of(session_key: str) -> str:
+    """Return the profile in a key, which is `main` for the default one; nothing where none is."""
+    parts = session_key.split(":")
+    return parts[1] if len(parts) > 1 and parts[0] == "agent" else ""
+
+
 def check_session_id(session_id: str) -> str:
     """Return an id that may become part of a file name.
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -67,10 +66,6 @@ def _folder(given: Any) -> Any:
     return None if given == "" else given
 
 
-def _names(given: Any) -> Any:
-    return [given] if isinstance(given, str) else given
-
-
 def _policies(given: Any, info: ValidationInfo) -> Any:
     """Return policies by name; one that is broken is like none, and costs no other."""
     if not isinstance(given, Mapping):
@@ -91,7 +86,6 @@ Minutes = Annotated[int | float, Field(gt=0), BeforeValidator(_number)]
 Hour = Annotated[int, Field(ge=0, le=23), BeforeValidator(_number)]
 Days = Annotated[int, BeforeValidator(_days)]
 Folder = Annotated[Path | None, BeforeValidator(_folder)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 
 
 class _Settings(BaseModel):
@@ -137,12 +131,6 @@ class SessionResetPolicy(_Settings):
     mode: Annotated[str, BeforeValidator(_mode)] = "none"
     at_hour: Hour = 4
     idle_minutes: Minutes = 1440
-    notify: Truth = True
-    notify_exclude_platforms: Names = Field(
-        default=("api_server", "webhook"),
-        validation_alias=AliasChoices("notify_exclude_platforms", "notify_exclude"),
-    )
-    bg_process_max_age_hours: Number = 24
 
     @field_validator("mode")
     @classmethod
@@ -150,11 +138,6 @@ class SessionResetPolicy(_Settings):
         if mode not in MODES:
             _report(info, "mode", f"is {shown(mode)}, which is like none")
         return mode
-
-    @property
-    def notify_exclude(self) -> tuple[str, ...]:
-        """The platforms on which nobody is told that a chat starts afresh."""
-        return self.notify_exclude_platforms
 
     @classmethod
     def from_dict(cls, stored: Any, problems: list[Problem] | None = None) -> SessionResetPolicy:
@@ -180,7 +163,6 @@ class GatewayConfig(_Settings):
     multiplex_profiles: Truth = False
     session_store_max_age_days: Days = 90
     auto_continue_freshness_s: Number = 3600
-    sessions: dict[str, Any] = Field(default_factory=dict)
 
     _problems: tuple[str, ...] = PrivateAttr(default=())
 

@@ -11,26 +11,32 @@ from session_core.errors import Conflict, NotFound
 from session_core.keys import SessionSource
 from session_core.models import SessionRow
 from session_core.routing import policies, recovery
-from session_core.routing.deciding import Beside, Deciding
+from session_core.routing.deciding import Beside
 from session_core.routing.entries import SessionEntry
+from session_core.routing.expiry import Expiry
 from session_core.state.contract import StateDatabase
 
 
-class Arrivals(Deciding):
+class Arrivals(Expiry):
     """Messages come in; sessions begin, begin anew, are switched and are found again."""
 
     def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
         """Return the entry of a chat for a message that came in, in a new session where it is due.
 
         One caller a chat decides at a time; when another process was faster, it is decided anew.
+        Messages that force a new session at the same moment begin one together.
         """
         key = self.key_of(source)
+        arrived_at = self._now()
+        before = self._copies.get(key) if force_new else None
 
         def decide(entry: SessionEntry | None) -> SessionEntry:
             if entry is None:
                 found = None if force_new else self._recover(key, source)
                 return found or self._store_new(key, source)
-            return self._arrive(key, source, entry, force_new=force_new)
+            same = before is not None and entry.session_id == before.session_id
+            forced = force_new and (same or entry.created_at < arrived_at)
+            return self._arrive(key, source, entry, force_new=forced)
 
         return self._deciding(key, decide)
 
@@ -44,7 +50,7 @@ class Arrivals(Deciding):
                 return None
             self._heal(entry)
             entry.display_name = display_name or entry.display_name
-            return self._begin_anew(session_key, entry, "session_reset", fresh=True)
+            return self._reset(session_key, entry)
 
         return self._deciding(session_key, decide)
 
@@ -65,10 +71,7 @@ class Arrivals(Deciding):
             if self.db is not None and target is None:
                 raise NotFound(f"no session {target_session_id!r} to switch to")
             self._heal(entry)
-            self._went_on(target_session_id)
-            return self._begin_anew(
-                session_key, entry, "session_switch", session_id=target_session_id
-            )
+            return self._switch(session_key, entry, target_session_id)
 
         return self._deciding(session_key, decide)
 
@@ -103,13 +106,13 @@ class Arrivals(Deciding):
         arrived_id = entry.session_id
         ended = self._heal(entry)
         if force_new:
-            return self._begin_anew(key, entry, "session_reset", fresh=True, source=source)
+            return self._reset(key, entry, source)
         reason = self._reset_reason(entry)
         if reason is not None:
-            return self._begin_anew(key, entry, reason, source=source)
+            return self._reset_by_policy(key, entry, reason, source)
         if ended:
             found = self._recover(key, source, entry)
-            return found or self._begin_anew(key, entry, None, source=source)
+            return found or self._replace_ended(key, entry, source)
         entry.updated_at = self._now()
         moved = entry.session_id != arrived_id
         self._put(key, entry, self._peer(entry) if moved else None, urgent=moved)
@@ -130,9 +133,8 @@ class Arrivals(Deciding):
             return "suspended"
         reason = self.is_session_expired(entry)
         if reason is None and entry.resume_pending:
-            policy = self.config.policy_for(entry.platform, entry.chat_type)
             freshness_s = self.config.auto_continue_freshness_s
-            if policies.resume_expired(entry, policy, self._now(), freshness_s):
+            if policies.resume_expired(entry, self._policy_of(entry), self._now(), freshness_s):
                 return "resume_pending_expired"
         return reason
 
@@ -147,10 +149,11 @@ class Arrivals(Deciding):
         """Lead a chat to the session that it can go on with, and reopen that."""
         if self.db is None:
             return None
-        row = recovery.find(self.db, key, source, lost.session_id if lost else None)
+        routed = lost.session_id if lost else None
+        row = recovery.find_session(self.db, key, source, routed, self._profile)
         if row is None:
             return None
-        entry = lost or self._entry(key, source, row["id"], _started(row) or self._now())
+        entry = lost or self._entry(key, source, row["id"], recovery.started_at(row) or self._now())
         entry.session_id, entry.expiry_finalized = row["id"], False
         if arriving:
             entry.updated_at = self._now()
@@ -191,51 +194,53 @@ class Arrivals(Deciding):
             chat_type=source.chat_type,
         )
 
-    def _begin_anew(
-        self,
-        key: str,
-        old: SessionEntry,
-        reason: str | None,
-        *,
-        source: SessionSource | None = None,
-        fresh: bool = False,
-        session_id: str | None = None,
+    def _reset(
+        self, key: str, old: SessionEntry, source: SessionSource | None = None
     ) -> SessionEntry:
-        """Give a chat another session and end the old one, in one step.
-
-        Without a reason nothing was reset: the old session had ended already.
-        """
-        now = self._now()
-        origin = source or old.origin
-        automatic = reason is not None and not fresh and session_id is None
-        entry = SessionEntry(
-            session_key=old.session_key,
-            session_id=session_id or self._new_id(now),
-            created_at=now,
-            updated_at=now,
-            origin=origin,
-            display_name=old.display_name or (origin.chat_name if origin else None),
-            platform=old.platform,
-            chat_type=old.chat_type,
-            is_fresh_reset=fresh,
-            was_auto_reset=automatic,
-            auto_reset_reason=reason if automatic else None,
-            reset_had_activity=session_id is None and old.last_prompt_tokens > 0,
-            extra=dict(old.extra),
-            stored=old.stored,
-        )
-
-        def change(db: StateDatabase) -> None:
-            if reason is not None:
-                db.promote_to_session_reset(old.session_id, reason)
-            if session_id is not None:
-                db.reopen_session(session_id)
-                self._peer(entry)(db)
-
-        if reason is not None:
-            self._crossed(old, entry, "new_session" if fresh else reason)
-        self._put(key, entry, change, urgent=True)
+        """Begin a session because somebody asked."""
+        entry = self._successor(old, source)
+        entry.is_fresh_reset = True
+        self._crossed(old, entry, "new_session")
+        self._put(key, entry, self._end(old, "session_reset"), urgent=True)
         return entry
+
+    def _reset_by_policy(
+        self, key: str, old: SessionEntry, reason: str, source: SessionSource
+    ) -> SessionEntry:
+        entry = self._successor(old, source)
+        entry.was_auto_reset, entry.auto_reset_reason = True, reason
+        self._crossed(old, entry, reason)
+        self._put(key, entry, self._end(old, reason), urgent=True)
+        return entry
+
+    def _replace_ended(self, key: str, old: SessionEntry, source: SessionSource) -> SessionEntry:
+        """Begin a session because the old one had ended already, which is no boundary."""
+        entry = self._successor(old, source)
+        self._put(key, entry, urgent=True)
+        return entry
+
+    def _switch(self, key: str, old: SessionEntry, session_id: str) -> SessionEntry:
+        entry = self._successor(old)
+        entry.session_id, entry.reset_had_activity = session_id, False
+        end = self._end(old, "session_switch")
+
+        def switch(db: StateDatabase) -> None:
+            end(db)
+            db.reopen_session(session_id)
+            self._peer(entry)(db)
+
+        self._went_on(session_id)
+        self._crossed(old, entry, "session_switch")
+        self._put(key, entry, switch, urgent=True)
+        return entry
+
+    def _successor(self, old: SessionEntry, source: SessionSource | None = None) -> SessionEntry:
+        now = self._now()
+        return old.successor(self._new_id(now), now, source)
+
+    @staticmethod
+    def _end(old: SessionEntry, reason: str) -> Beside:
+        return lambda db: db.promote_to_session_reset(old.session_id, reason)
 
     def _peer(self, entry: SessionEntry) -> Beside:
         """Return the step that says in the row of its session which chat that belongs to."""
@@ -246,11 +251,3 @@ class Arrivals(Deciding):
 
 class _Elsewhere(Exception):
     """A chat is in another session by now, which trying again does not change."""
-
-
-def _started(row: SessionRow) -> datetime | None:
-    """Return when a session began, where that is a time that a calendar has."""
-    try:
-        return datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- local, as stored
-    except (OverflowError, OSError, ValueError, TypeError):
-        return None

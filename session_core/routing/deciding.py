@@ -1,11 +1,10 @@
 """How the session of a chat is decided: by one caller at a time, again when another was faster.
 
-Hooks are told when a decision is stored, and nobody is kept waiting by them.
+Hooks are told once a decision is stored; the next caller of the chat does not wait for them.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
 import uuid
@@ -16,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from session_core import presence
-from session_core.errors import Conflict, Denied, InvalidInput
+from session_core.errors import Conflict, InvalidInput
 from session_core.hooks import Hooks
 from session_core.keys import SessionSource, build_session_key, platform_of
-from session_core.routing import policies
+from session_core.routing import gateways
 from session_core.routing.entries import SessionEntry
 from session_core.routing.file import File
 from session_core.routing.steps import Flights, Step, Told
 from session_core.routing.table import Table
+from session_core.routing.whatsapp import Aliases
 from session_core.state.contract import StateDatabase
 
 if TYPE_CHECKING:
@@ -64,11 +63,18 @@ class Deciding:
         self.db = db
         self.hooks = hooks
         self._folder = Path(sessions_dir)
+        self._homes = gateways.homes_of(self._folder, db.folder if db else None)
+        home = self._homes[-1]
+        alone = home.parent.name == "profiles" and not config.multiplex_profiles
+        self._profile = home.name if alone else ""
+        self._aliases = Aliases(home)
         self._has_active_processes = has_active_processes_fn
         self._now = now
         self._new_id = new_id or _new_id
         self._flights = Flights()
         self._told = Told()
+        self._nonce = uuid.uuid4().hex[:8]
+        self._finalized: set[str] = set()  # on a Hermes home, where nothing says so
         if db is not None and db.has_routing:
             self._copies: Table | File = Table(
                 db, self._folder, mirrored=config.write_sessions_json
@@ -83,15 +89,7 @@ class Deciding:
             group_sessions_per_user=self.config.group_sessions_per_user,
             thread_sessions_per_user=self.config.thread_sessions_per_user,
             profile=source.profile if self.config.multiplex_profiles else None,
-        )
-
-    def is_session_expired(self, entry: SessionEntry) -> str | None:
-        """Return the reason for which the policy would end a session now."""
-        return policies.reset_reason(
-            entry,
-            self.config.policy_for(entry.platform, entry.chat_type),
-            self._now(),
-            has_active_processes=self._has_active_processes,
+            canonical_id=self._aliases.canonical,
         )
 
     def session_fields(self, entry: SessionEntry) -> dict[str, Any]:
@@ -156,7 +154,7 @@ class Deciding:
     def _deciding(self, key: str, decide: Callable[[SessionEntry | None], Decided]) -> Decided:
         """Let one caller a chat decide at a time, again when another process was faster.
 
-        Hooks are told when the decision is stored and nobody is kept waiting by them.
+        Hooks are told once it is stored, when the next caller may decide already.
         """
         self._ready(key)
         step = self._told.together
@@ -182,32 +180,12 @@ class Deciding:
         else:
             step.afterwards.append(tell)
 
-    def _crossed(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
-        """Note a boundary, whose hooks are called once the decision is stored."""
-        self._told.afterwards.append(partial(self._tell, old, new, reason))
-
-    def _went_on(self, session_id: str) -> None:
-        """Note that a session was reopened, so that its next end is told again."""
-        if self.hooks is not None:
-            self._told.afterwards.append(partial(self.hooks.reopened, session_id))
-
-    def _tell(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
-        """Call the hooks of a boundary; the end of an expired session was told already."""
-        if self.hooks is None:
-            return
-        platform = str(new.platform or platform_of(new.session_key))
-        ended = None if old.expiry_finalized else old.session_id
-        self.hooks.boundary(ended, new.session_id, platform, reason)
-
     def _put(
         self, key: str, entry: SessionEntry, beside: Beside | None = None, *, urgent: bool
     ) -> None:
         """Store an entry, and in the same step what changes beside it."""
-        with self._step() if beside else nullcontext():
-            stored = self._copies.put(key, entry)
-            if beside is not None and self.db is not None:
-                beside(self.db)
-        if stored:
+        step = None if beside is None or self.db is None else partial(_in_one, beside, self.db)
+        if self._copies.put(key, entry, step):
             self._afterwards(partial(self._copies.changed, urgent=urgent))
 
     def _step(self) -> AbstractContextManager[None]:
@@ -222,12 +200,7 @@ class Deciding:
         Refused is also what could wait forever: for a chat that another thread decides about, and
         that thread for the transaction which is open here.
         """
-        live = presence.gateway(self._folder.parent)
-        if live is not None and live.pid != os.getpid():
-            raise Denied(
-                f"a gateway (pid {live.pid}) holds the routes of this home in memory and would "
-                "overwrite the change; stop it, then try again"
-            )
+        gateways.refuse_beside_one(self._homes)
         step = self._told.together
         if step is not None and session_key in step.session_keys:
             return
@@ -237,6 +210,11 @@ class Deciding:
                 "use `with store.together(session_key):`, and remove none in it"
             )
         self._copies.settle()
+
+
+def _in_one(beside: Beside, db: StateDatabase) -> None:
+    with db.transaction():
+        beside(db)
 
 
 def _new_id(now: datetime) -> str:

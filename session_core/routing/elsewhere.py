@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from session_core.errors import Conflict
@@ -17,10 +18,14 @@ from session_core.state.contract import StateDatabase
 
 
 @dataclass(slots=True)
-class Found:
-    """Texts of entries by their keys, those of a former folder, and what is no entry."""
+class Strays:
+    """Texts of entries by their keys, those of a former folder, and what is no entry.
+
+    Some stand for a row that is none: `broken` has that.
+    """
 
     entries: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
     scope: str = ""
     former: dict[str, str] = field(default_factory=dict)
     unreadable: dict[str, Any] = field(default_factory=dict)
@@ -31,14 +36,14 @@ class Found:
             self.unreadable.pop(key, None)
 
 
-def find(
+def find_strays(
     db: StateDatabase,
     scope: str,
     stored: Mapping[str, Any],
     parse: Callable[[str, str], object | None],
-) -> Found:
+) -> Strays:
     """Return what the table lacks: first from where the home once was, then from the file."""
-    found = Found()
+    found = Strays()
     known = db.load_gateway_routing_entries(scope=scope)
     if not known:
         found.scope = _former(db, scope)
@@ -46,25 +51,31 @@ def find(
             found.former = db.load_gateway_routing_entries(scope=found.scope)
             found.entries |= found.former
     for key, value in stored.items():
-        if key in known or key in found.entries:
+        text, row = json.dumps(value), known.get(key)
+        if key in found.entries or (row and (row == text or parse(key, row) is not None)):
             continue
-        text = json.dumps(value)
         if can_be_stored(key) and parse(key, text) is not None:
             found.entries[key] = text
-        else:
+            found.broken |= {} if row is None else {key: row}
+        elif row is None:
             found.unreadable[key] = value
     return found
 
 
-def settle(db: StateDatabase, scope: str, found: Found) -> None:
-    """Store in the table what was found, in one step; nothing stays where the home once was."""
+def settle_strays(db: StateDatabase, scope: str, found: Strays) -> None:
+    """Store in the table what was found, in one step.
+
+    Nothing stays where the home once was, unless a store may come back there.
+    """
+    moved = bool(found.former) and _has_moved(db, scope, found.scope)
     with db.transaction():
         for key, text in found.entries.items():
             try:
-                db.save_gateway_routing_entry(key, text, scope=scope, expect=None)
+                row = found.broken.get(key)
+                db.save_gateway_routing_entry(key, text, scope=scope, expect=row)
             except Conflict:
                 continue  # somebody else has put it there meanwhile
-        if found.former:
+        if moved:
             db.delete_gateway_routing_entries(found.former, scope=found.scope)
 
 
@@ -81,6 +92,20 @@ def _former(db: StateDatabase, scope: str) -> str:
     """Return the folder that is not there any more and was written last."""
     others = (other for other in db.gateway_routing_scopes() if other != scope)
     return next((other for other in others if os.path.isabs(other) and _is_gone(other)), "")  # noqa: PTH117 -- text
+
+
+def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
+    """Whether a home was there, and is here now with its database, as far as can be told.
+
+    Where the folders lie otherwise to their database, it stayed and only one of its stores is out
+    of sight; where another process has it open, that may see the folder.
+    """
+    home = db.folder.resolve() if db.folder else None
+    here, there = PurePath(scope), PurePath(former)
+    if home is None or there.is_relative_to(home) or not here.is_relative_to(home):
+        return False
+    inside = here.relative_to(home).parts
+    return there.parts[-len(inside) :] == inside and not db.holders()
 
 
 def _is_gone(folder: str) -> bool:

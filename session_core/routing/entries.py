@@ -6,6 +6,7 @@ always been stored; one with a zone is brought to local time when it is read.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -91,6 +92,34 @@ class SessionEntry:
         """The key under which it is stored."""
         return self.stored_as or self.session_key
 
+    @property
+    def leads_elsewhere(self) -> bool:
+        """Whether it leads to another session than it did when it was read or last written."""
+        return self.stored is None or json.loads(self.stored)["session_id"] != self.session_id
+
+    def successor(
+        self, session_id: str, now: datetime, origin: SessionSource | None = None
+    ) -> SessionEntry:
+        """Return the entry of another session of the chat, which takes the place of this one."""
+        origin = origin or self.origin
+        return SessionEntry(
+            session_key=self.session_key,
+            session_id=session_id,
+            created_at=now,
+            updated_at=now,
+            origin=origin,
+            display_name=self.display_name or (origin.chat_name if origin else None),
+            platform=self.platform,
+            chat_type=self.chat_type,
+            reset_had_activity=self.last_prompt_tokens > 0,
+            stored=self.stored,
+        )
+
+    def forget_interruption(self) -> None:
+        """Forget that a turn was interrupted."""
+        self.resume_pending = False
+        self.resume_reason = self.last_resume_marked_at = None
+
     def copy(self) -> SessionEntry:
         """Return an entry that can be changed without changing this one."""
         return replace(
@@ -155,7 +184,7 @@ class SessionEntry:
         values |= {name: as_text(given.pop(name, None)) for name in _TEXTS}
         values["chat_type"] = as_text(given.pop("chat_type", None)) or "dm"
         values["cost_status"] = as_text(given.pop("cost_status", None)) or "unknown"
-        values["last_resume_marked_at"] = _time_if_one(given.pop("last_resume_marked_at", None))
+        values["last_resume_marked_at"] = time_if_one(given.pop("last_resume_marked_at", None))
         values["model_override"] = _without_secrets(given.pop("model_override", None))
         origin = given.pop("origin", None)
         if isinstance(origin, Mapping):
@@ -179,19 +208,19 @@ def local(time: datetime) -> datetime:
         raise InvalidInput("a time of an entry is at the end of the calendar") from error
 
 
-def _time(stored: Any) -> datetime:
-    try:
-        return local(datetime.fromisoformat(stored.replace("Z", "+00:00")))
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidInput("a time of an entry is not ISO 8601") from error
-
-
-def _time_if_one(stored: Any) -> datetime | None:
+def time_if_one(stored: Any) -> datetime | None:
     """Return an optional time; a broken one costs no entry."""
     try:
         return _time(stored) if stored else None
     except InvalidInput:
         return None
+
+
+def _time(stored: Any) -> datetime:
+    try:
+        return local(datetime.fromisoformat(stored.replace("Z", "+00:00")))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInput("a time of an entry is not ISO 8601") from error
 
 
 def _number(stored: Any) -> Any:

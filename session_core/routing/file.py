@@ -55,15 +55,25 @@ class File:
             self._settled = True
             self._mirror.sweep()
 
-    def put(self, key: str, entry: SessionEntry) -> bool:
-        """Store an entry; return whether it had to be, since a text that is the same is not."""
+    def put(
+        self, key: str, entry: SessionEntry, beside: Callable[[], object] | None = None
+    ) -> bool:
+        """Store an entry; return whether it had to be, since a text that is the same is not.
+
+        What changes beside it does so first: a crash in between leaves a route to a session that
+        has ended, from which the next message goes on to where it was to lead.
+        """
         text = json.dumps(entry.to_dict())
-        if text == entry.stored:
+        if text == entry.stored and beside is None:
             return False
         with self._lock, self._mirror.alone():
             contents = self._mirror.read()
             if _text(contents.entries.get(key)) != entry.stored:
                 self._set_aside_broken(key, contents, entry)
+            if beside is not None:
+                beside()
+            if text == entry.stored:
+                return False
             self._write({**contents.entries, key: json.loads(text)}, contents)
         entry.stored, entry.stored_as = text, key
         return True

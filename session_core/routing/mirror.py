@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ README = (
 )
 
 _STALE_S = 3600.0
+_PIECE = 500
 _KINDS: Mapping[int, type[SessionError]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), StorageFull),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), Denied),
@@ -58,7 +60,7 @@ class Mirror:
         self.path = folder / NAME
         # Hermes 0.17 reads nothing of a file that begins with a text.
         self._explanation = {"_README": README} if explained else {}
-        self.problems: list[str] = []
+        self.problems: dict[str, None] = {}
         self._clock = clock
         self._contents = Contents()
         self._signature: Signature | None = None
@@ -96,15 +98,19 @@ class Mirror:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if contents.broken:
                 aside = _files.set_aside(self.path, self._clock())
-                self.problems.append(f"{self.path} was broken and is now {aside.name}")
+                self.problems[f"{self.path} was broken and is now {aside.name}"] = None
                 contents = Contents()
             metadata = {**self._explanation, **contents.metadata}
             rest = contents.odd if odd is None else odd
-            lines = [*_members(metadata), *members, *_members(rest)]
-            text = "{\n" + ",\n".join(lines) + "\n}\n"
-            _files.write_atomic(self.path, (text.encode(),), prefix=PREFIX)
+            lines = chain(_members(metadata), members, _members(rest))
+            _files.write_atomic(self.path, _object(lines), prefix=PREFIX)
         self._contents = Contents(metadata=metadata, odd=dict(rest))
         self._signature, self._written = self.signature(), True
+
+    def forget_entries(self) -> None:
+        """Let go of entries that were read, which may be many; whoever asks again reads again."""
+        self._contents.entries = {}
+        self._written = True
 
     def set_aside(self, stored: Mapping[str, Any]) -> None:
         """Keep what is no entry and stands where one is to be, in a file of its own."""
@@ -112,7 +118,7 @@ class Mirror:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             aside = _files.name_aside(self.path, self._clock())
             _files.write_atomic(aside, (json.dumps(stored).encode(),), prefix=PREFIX)
-        self.problems.append(f"what could not be read of {', '.join(stored)} is in {aside.name}")
+        self.problems[f"what could not be read of {', '.join(stored)} is in {aside.name}"] = None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -139,10 +145,10 @@ class Mirror:
             with self._errors():
                 loaded = json.loads(self.path.read_bytes().decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            self.problems.append(f"{self.path} cannot be read: {type(error).__name__}")
+            self.problems[f"{self.path} cannot be read: {type(error).__name__}"] = None
             return Contents(broken=True)
         if not isinstance(loaded, dict):
-            self.problems.append(f"{self.path} holds no object")
+            self.problems[f"{self.path} holds no object"] = None
             return Contents(broken=True)
         return self._sort(loaded)
 
@@ -155,9 +161,19 @@ class Mirror:
                 contents.entries[name] = value
             else:
                 contents.odd[name] = value
-                self.problems.append(f"{name} in {self.path} is no entry")
+                self.problems[f"{name} in {self.path} is no entry"] = None
         return contents
 
 
 def _members(stored: Mapping[str, Any]) -> list[str]:
     return [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in stored.items()]
+
+
+def _object(members: Iterable[str]) -> Iterator[bytes]:
+    """Yield a JSON object of members, a line each, in pieces that are soon let go of."""
+    left = iter(members)
+    before = "{\n"
+    while piece := list(islice(left, _PIECE)):
+        yield (before + ",\n".join(piece)).encode()
+        before = ",\n"
+    yield b"{\n}\n" if before == "{\n" else b"\n}\n"

@@ -1,15 +1,16 @@
 """When a chat starts afresh by itself, and when its entry is dropped: decisions, and nothing else.
 
-Times are naive local ones, as entries store them, so a change of the clock is seen as it is on the
-wall. Where the hour of a daily reset is skipped, the reset is at the first moment after it; where
-it comes twice, the reset is at the first of both, and what is said between them does not reset
-again. An idle time across such a change is an hour shorter or longer than it was.
+Times are naive local ones, as entries store them. A time that has passed is counted as it was, also
+where the clock was changed meanwhile; of an hour that comes twice the later one counts, so that
+nothing ends early. Where the hour of a daily reset is skipped, the reset is at the first moment
+after it; where it comes twice, the reset is at the first of both, and what is said between them
+does not reset again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from session_core.routing.entries import SessionEntry, local
@@ -65,6 +66,11 @@ def prunable(
     return is_old and not _is_active(entry, active)
 
 
+def used_within(entry: SessionEntry, seconds: float, now: datetime) -> bool:
+    """Whether an entry was used in so many seconds until now."""
+    return _elapsed(entry.updated_at, now).total_seconds() <= seconds
+
+
 def _by_the_clock(entry: SessionEntry, policy: SessionResetPolicy, now: datetime) -> str | None:
     if policy.mode in ("idle", "both"):
         idle = _elapsed(entry.updated_at, now) / timedelta(minutes=1)
@@ -83,7 +89,13 @@ def _last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
 
 def _elapsed(since: datetime, now: datetime) -> timedelta:
     """Return the time between two, of which either may have been given a zone."""
-    return local(now) - local(since)
+    since, now = local(since), local(now)
+    try:
+        until = now.astimezone(timezone.utc)
+        both = [until - since.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1)]
+    except (OverflowError, OSError, ValueError):  # at the end of the calendar
+        return now - since
+    return min((span for span in both if span >= timedelta()), default=max(both))
 
 
 def _is_active(entry: SessionEntry, active: Active | None) -> bool:

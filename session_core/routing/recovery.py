@@ -2,46 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from datetime import datetime
 
-from session_core.keys import SessionSource
+from session_core.keys import SessionSource, profile_of
 from session_core.models import SessionRow
 from session_core.state.contract import StateDatabase
 
 RESUMABLE = ("agent_close", "ws_orphan_reap", "superseded_by_resume", "startup_orphan_reap")
 """Ends that mean that only the agent was closed, not the conversation."""
 
+_BEGUN = ("compression", "session_switch")
+"""Ends of what somebody went on from, but not this chat, whose route still leads there: that died
+before its continuation or the route was stored, or another chat has left the session they shared.
+"""
 
-def find(
-    db: StateDatabase, session_key: str, source: SessionSource, routed: str | None = None
+_ASKED_FOR = ("session_reset", "new_session")
+"""Ends that somebody has asked for, before which nothing is gone on with."""
+
+
+def find_session(
+    db: StateDatabase,
+    session_key: str,
+    source: SessionSource,
+    routed: str | None = None,
+    profile: str = "",
 ) -> SessionRow | None:
     """Return the session that a chat can go on with, None where it begins afresh.
 
-    The newest session of the chat decides, so that a reset is never undone by an older one. One
-    that ended by compression stands for its tip, whoever wrote that without the key of the chat.
-    Where the newest cannot be gone on with, the one that the route led to may be: somebody had
-    switched to it, or nothing says whose it is.
+    First the newest session of the chat; then the one that the route led to, since somebody had
+    switched to it or nothing says whose it is; then the newest that lives or can be resumed, down
+    to the last reset; and last the newest whose compression died before its continuation. One that
+    ended by compression stands for its tip, whoever wrote that without the key of the chat. That
+    of another profile than the key's or the home's is somebody else's conversation.
     """
+    profiles = {profile_of(session_key), profile}
     newest = _newest(db, session_key, source)
-    if newest is not None and _can_go_on(db, newest, RESUMABLE):
+    if newest is not None and _is_of(newest, profiles) and _can_go_on(db, newest, RESUMABLE):
         return newest
-    # A compression that died before it stored its continuation has ended nothing.
     own = None if routed is None else db.get_session(routed)
-    return own if own is not None and _can_go_on(db, own, (*RESUMABLE, "compression")) else None
+    if own is not None and _can_go_on(db, own, (*RESUMABLE, *_BEGUN)):
+        return own
+    cut_short = None
+    for row in _since_last_reset(db, session_key, source):
+        if _is_of(row, profiles) and _can_go_on(db, row, RESUMABLE):
+            return row
+        if cut_short is None and _is_of(row, profiles) and _can_go_on(db, row, _BEGUN):
+            cut_short = row
+    return cut_short
+
+
+def started_at(row: SessionRow) -> datetime | None:
+    """Return when a session began, where that is a time that a calendar has."""
+    try:
+        return datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- local, as stored
+    except (OverflowError, OSError, ValueError, TypeError):
+        return None
+
+
+def _is_of(row: SessionRow, profiles: Collection[str]) -> bool:
+    return profile_of(row.get("session_key") or "") in {"", *profiles}
+
+
+def _since_last_reset(
+    db: StateDatabase, session_key: str, source: SessionSource
+) -> Iterator[SessionRow]:
+    """Yield what lives, can be resumed or was compressed, newest first, down to a reset."""
+    ended_as = (*RESUMABLE, "compression", *_ASKED_FOR)
+    older_than, seen = None, set()
+    while True:
+        found = _latest(db, session_key, source, ended_as, older_than)
+        tip = found and _tip(db, found)
+        if found is None or tip is None or tip["end_reason"] in _ASKED_FOR:
+            return
+        if tip["id"] not in seen:
+            yield tip
+        older_than = found["id"]
+        seen.add(tip["id"])
 
 
 def _newest(db: StateDatabase, session_key: str, source: SessionSource) -> SessionRow | None:
-    newest = db.find_latest_session_for_peer(
+    newest = _latest(db, session_key, source)
+    return newest and _tip(db, newest)
+
+
+def _latest(
+    db: StateDatabase,
+    session_key: str,
+    source: SessionSource,
+    ended_as: Collection[str] | None = None,
+    older_than: str | None = None,
+) -> SessionRow | None:
+    return db.find_latest_session_for_peer(
         source=str(source.platform),
         session_key=session_key,
         user_id=source.user_id,
         chat_id=source.chat_id,
         chat_type=source.chat_type,
         thread_id=source.thread_id,
+        ended_as=ended_as,
+        older_than=older_than,
     )
-    if newest is not None and newest["end_reason"] == "compression":
-        return db.get_session(db.get_compression_tip(newest["id"]))
-    return newest
+
+
+def _tip(db: StateDatabase, row: SessionRow) -> SessionRow | None:
+    if row["end_reason"] != "compression":
+        return row
+    return db.get_session(db.get_compression_tip(row["id"]))
 
 
 def _can_go_on(db: StateDatabase, row: SessionRow, resumable: Collection[str | None]) -> bool:

@@ -1,28 +1,45 @@
 """`SessionStore`: which session each chat is in.
 
-The truth is in the table (or the file, without a database) and asked each time; the store holds
-nothing but the locks that let one caller a chat decide at a time.
+The truth is in the table (or the file, without a database) and asked each time: no entry is held.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from session_core.errors import Conflict, InvalidInput, SessionError
 from session_core.routing import policies
-from session_core.routing.checking import Checking
+from session_core.routing.arrivals import Arrivals
 from session_core.routing.entries import SessionEntry
 
 if TYPE_CHECKING:
+    import os
     from types import TracebackType
 
     from typing_extensions import Self
 
+    from session_core.hooks import Hooks
     from session_core.state.contract import StateDatabase
 
 
-class SessionStore(Checking):
+class SessionStore(Arrivals):
     """The sessions that chats are in."""
+
+    @classmethod
+    def open(
+        cls,
+        home: str | os.PathLike[str],
+        db: StateDatabase | None = None,
+        *,
+        hooks: Hooks | None = None,
+    ) -> Self:
+        """Open the store of a home as its configuration says: which folder, which policies."""
+        from session_core.settings import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
+
+        config = GatewayConfig.load(home)
+        return cls(config.sessions_dir or Path(home, "sessions"), config, db=db, hooks=hooks)
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -54,13 +71,8 @@ class SessionStore(Checking):
         found = sorted(self.entries().values(), key=lambda entry: entry.updated_at, reverse=True)
         if active_minutes is None:
             return found
-        since = self._now() - timedelta(minutes=active_minutes)
-        return [entry for entry in found if entry.updated_at >= since]
-
-    def is_session_finalizable(self, entry: SessionEntry) -> bool:
-        """Whether the policy of this chat ever ends its session."""
-        policy = self.config.policy_for(entry.platform, entry.chat_type)
-        return policy.mode in ("idle", "daily", "both")
+        now, seconds = self._now(), 60 * active_minutes
+        return [entry for entry in found if policies.used_within(entry, seconds, now)]
 
     # -- marks -------------------------------------------------------------------------------
 
@@ -68,10 +80,15 @@ class SessionStore(Checking):
         """Store an entry that the caller has changed.
 
         Raises:
+            InvalidInput: its key begins with `_`, like what is no entry.
             Conflict: somebody else has changed it since it was read.
         """
+        if entry.key.startswith("_"):
+            raise InvalidInput(
+                f"an entry under {entry.key!r} would never be read; name it otherwise"
+            )
         self._ready(entry.key)
-        self._put(entry.key, entry, urgent=urgent)
+        self._put(entry.key, entry, urgent=urgent or entry.leads_elsewhere)
 
     def update_session(
         self, session_key: str, last_prompt_tokens: int | None = None
@@ -82,34 +99,6 @@ class SessionStore(Checking):
             entry.updated_at = self._now()
             if last_prompt_tokens is not None:
                 entry.last_prompt_tokens = last_prompt_tokens
-            return True
-
-        return self._change(session_key, change)
-
-    def end_turn(
-        self,
-        session_key: str,
-        session_id: str,
-        last_prompt_tokens: int | None = None,
-        *,
-        finished: bool = True,
-    ) -> SessionEntry | None:
-        """Note that a turn has ended; None where the chat is in another session by now.
-
-        That the session was begun anew is known then, and a turn that was finished makes good an
-        interruption.
-        """
-
-        def change(entry: SessionEntry) -> bool:
-            if entry.session_id != session_id:
-                return False
-            entry.updated_at = self._now()
-            entry.was_auto_reset = entry.is_fresh_reset = False
-            entry.auto_reset_reason = None
-            if last_prompt_tokens is not None:
-                entry.last_prompt_tokens = last_prompt_tokens
-            if finished:
-                _forget_interruption(entry)
             return True
 
         return self._change(session_key, change)
@@ -142,18 +131,22 @@ class SessionStore(Checking):
         def change(entry: SessionEntry) -> bool:
             if not entry.resume_pending:
                 return False
-            _forget_interruption(entry)
+            entry.forget_interruption()
             return True
 
         return self._change(session_key, change) is not None
 
     def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
-        """Mark what was active just before an unclean stop as interrupted; return how many."""
-        since = self._now() - timedelta(seconds=max_age_seconds)
+        """Mark what was active just before an unclean stop as interrupted; return how many.
+
+        Where an agent is at work in a process that lives, nothing was interrupted.
+        """
+        now = self._now()
         recent = [
             key
             for key, entry in self.entries().items()
-            if entry.updated_at >= since and not entry.suspended and not entry.resume_pending
+            if policies.used_within(entry, max_age_seconds, now)
+            if not (entry.suspended or entry.resume_pending or self.is_in_turn(entry))
         ]
         return sum(self.mark_resume_pending(key, "restart_interrupted") for key in recent)
 
@@ -166,29 +159,46 @@ class SessionStore(Checking):
 
         return self._change(session_key, change) is not None
 
-    def set_expiry_finalized(
-        self, entry: SessionEntry, *, clear_model_override: bool = True
-    ) -> bool:
-        """Note, in the route and in the session's row, that the hooks of an expired session ran.
+    # -- healing -----------------------------------------------------------------------------
 
-        On a Hermes home nothing is noted, since its own watcher would then skip its plugins.
+    def check_against_state(self) -> list[str]:
+        """Look at each route once, as at a start: heal what a crash has left; return the keys.
+
+        A route whose session has ended is led to its continuation or to the session that can be
+        gone on with. One that leads nowhere is removed, and the next message begins afresh.
         """
-        if self.db is not None and self.db.kind == "hermes":
+        self._ready()
+        return [
+            key
+            for key, entry in self._copies.all().items()
+            if self._has_ended(entry) and self._deciding(key, partial(self._check, key))
+        ]
+
+    def _has_ended(self, entry: SessionEntry) -> bool:
+        row = None if self.db is None else self.db.get_session(entry.session_id)
+        return row is not None and row["end_reason"] is not None
+
+    def _check(self, key: str, entry: SessionEntry | None) -> bool:
+        if entry is None or self.db is None:
             return False
-
-        def change(current: SessionEntry) -> bool:
-            if current.session_id != entry.session_id:
-                return False
-            current.expiry_finalized = True
-            if clear_model_override:
-                current.model_override = None
-            return True
-
-        def end(db: StateDatabase) -> None:
-            db.set_expiry_finalized(entry.session_id)
-            db.promote_to_session_reset(entry.session_id, "session_reset")
-
-        return self._change(entry.key, change, end) is not None
+        if entry.expiry_finalized or self.is_in_turn(entry):
+            return False  # its reset is told with its next message, or its turn leads it on
+        arrived_id = entry.session_id
+        try:
+            if not self._heal(entry):
+                moved = entry.session_id != arrived_id
+                if moved:
+                    self._put(key, entry, self._peer(entry), urgent=True)
+                return moved
+            if entry.origin and self._recover(key, entry.origin, entry, arriving=False):
+                return True
+            if entry.suspended and not entry.origin:
+                return False  # a message would find its session again, and that is suspended
+        except Conflict:
+            raise
+        except SessionError:
+            return False  # what cannot be looked up now is looked up when a message comes
+        return bool(self._copies.remove({key: entry}))
 
     # -- removal -----------------------------------------------------------------------------
 
@@ -231,8 +241,3 @@ class SessionStore(Checking):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _forget_interruption(entry: SessionEntry) -> None:
-    entry.resume_pending = False
-    entry.resume_reason = entry.last_resume_marked_at = None

@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from session_core.errors import SessionError
 from session_core.routing import elsewhere
+from session_core.routing.elsewhere import Strays
 from session_core.routing.entries import SessionEntry
+from session_core.routing.later import Later, Retry
 from session_core.routing.mirror import Mirror, Signature
 from session_core.state.contract import StateDatabase
 
@@ -42,13 +45,14 @@ class Table:
         self._scope = str(folder.resolve())
         self._mirror = Mirror(folder, clock=clock)
         self._mirrored = mirrored
-        self._lock = threading.RLock()
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
+        self._mirroring = threading.RLock()  # a change never waits for a mirror that is written
         self._changes = self._mirrored_changes = 0
-        self._timer: threading.Timer | None = None
+        self._later = Later(self._catch_up)
+        self._retry = Retry(self._catch_up)
         self._settled = False
         self._looked_at: Signature | str | None = "nothing yet"
-        self._elsewhere = elsewhere.Found()
+        self._found = Strays()
         self._broken: dict[str, str] = {}
         self._problems: dict[str, None] = {}
 
@@ -61,19 +65,21 @@ class Table:
         """Return the entry of a key as it is now; it is the caller's own."""
         if key.startswith("_"):
             return None
-        found = self._found()
-        text = self._db.get_gateway_routing_entry(key, scope=self._scope)
-        if text is None:
-            text = found.entries.get(key)
+        strays = self._strays()
+        row = self._db.get_gateway_routing_entry(key, scope=self._scope)
+        if row is None or row == strays.broken.get(key):
+            text = strays.entries.get(key)
             return None if text is None else self._parse(key, text)
-        entry = self._parse(key, text)
+        entry = self._parse(key, row)
         if entry is None:
-            self._broken[key] = text
+            self._broken[key] = row
         return entry
 
     def all(self) -> Entries:
         """Return all entries."""
-        texts = self._found().entries | self._db.load_gateway_routing_entries(scope=self._scope)
+        strays = self._strays()
+        rows = self._db.load_gateway_routing_entries(scope=self._scope)
+        texts = strays.entries | {k: row for k, row in rows.items() if row != strays.broken.get(k)}
         parsed = ((key, self._parse(key, text)) for key, text in texts.items() if key[:1] != "_")
         return {key: entry for key, entry in parsed if entry is not None}
 
@@ -84,32 +90,36 @@ class Table:
         """
         if self._settled:
             return
-        with self._lock:
-            if not self._settled and self._found().entries:
+        with self._mirroring:
+            if self._settled:
+                return
+            if self._strays().entries:
                 with self._mirror.alone():
                     self._look()
-                    elsewhere.settle(self._db, self._scope, self._elsewhere)
+                    if self._found.broken:
+                        self._mirror.set_aside(self._found.broken)
+                    elsewhere.settle_strays(self._db, self._scope, self._found)
             self._mirror.sweep()
-            self._elsewhere = elsewhere.Found(unreadable=self._elsewhere.unreadable)
+            self._found = Strays(unreadable=self._found.unreadable)
             self._settled = True
 
-    def put(self, key: str, entry: SessionEntry) -> bool:
-        """Store an entry in one row; return whether it had to be, since the same text is not."""
-        text = json.dumps(entry.to_dict())
-        if text == entry.stored:
-            return False
-        expected = entry.stored
-        if expected is None and (broken := self._broken.pop(key, None)) is not None:
-            self._mirror.set_aside({key: broken})
-            expected = broken
-        self._db.save_gateway_routing_entry(key, text, scope=self._scope, expect=expected)
-        entry.stored, entry.stored_as = text, key
-        return True
+    def put(
+        self, key: str, entry: SessionEntry, beside: Callable[[], object] | None = None
+    ) -> bool:
+        """Store an entry in one row; return whether it had to be, since the same text is not.
+
+        What changes beside it does so in the same transaction.
+        """
+        with self._db.transaction() if beside else nullcontext():
+            stored = self._put(key, entry)
+            if beside is not None:
+                beside()
+        return stored
 
     def remove(self, entries: Entries) -> list[str]:
         """Remove entries that are still as they were read; return the keys of those."""
         texts = {key: entry.stored or "" for key, entry in entries.items()}
-        with self._lock:
+        with self._mirroring:
             count = self._count()
             with self._mirror.alone():
                 self._write_mirror(without=entries)
@@ -125,32 +135,38 @@ class Table:
         if not self._mirrored:
             return
         count = self._count()
-        with self._lock:
-            if urgent and self._mirrored_changes < count:
-                self._stop_timer()
-                self._catch_up()
-            elif not urgent and self._timer is None:
-                # Not a daemon: a process that ends without closing still leaves a true mirror.
-                self._timer = threading.Timer(MIRROR_DELAY_S, self._write_soon)
-                try:
-                    self._timer.start()
-                except RuntimeError:  # the process is ending
-                    self._write_soon()
+        if urgent:
+            self._later.forget()
+            self._catch_up(count)
+        else:
+            self._later.ask(MIRROR_DELAY_S)
 
     def close(self) -> None:
         """Write what the mirror still lacks."""
-        with self._lock:
-            self._stop_timer()
-            if self._mirrored and self._mirrored_changes < self._changes:
-                self._catch_up()
+        self._later.forget()
+        if self._mirrored:
+            self._catch_up()
+        self._retry.forget()
 
-    def _found(self) -> elsewhere.Found:
+    def _put(self, key: str, entry: SessionEntry) -> bool:
+        text = json.dumps(entry.to_dict())
+        if text == entry.stored:
+            return False
+        expected = entry.stored
+        if expected is None and (broken := self._broken.pop(key, None)) is not None:
+            self._mirror.set_aside({key: broken})
+            expected = broken
+        self._db.save_gateway_routing_entry(key, text, scope=self._scope, expect=expected)
+        entry.stored, entry.stored_as = text, key
+        return True
+
+    def _strays(self) -> Strays:
         """Return what is elsewhere; until that is settled, what the file says by now."""
         if not self._settled:
-            with self._lock:
+            with self._mirroring:
                 if not self._settled and self._mirror.signature() != self._looked_at:
                     self._look()
-        return self._elsewhere
+        return self._found
 
     def _look(self) -> None:
         self._looked_at = self._mirror.signature()
@@ -159,7 +175,8 @@ class Table:
             stored = self._mirror.read().entries
         except SessionError as error:
             self._problems[f"the mirror could not be read: {error}"] = None
-        self._elsewhere = elsewhere.find(self._db, self._scope, stored, self._parse)
+        self._found = elsewhere.find_strays(self._db, self._scope, stored, self._parse)
+        self._mirror.forget_entries()
 
     def _parse(self, key: str, text: str) -> SessionEntry | None:
         try:
@@ -171,31 +188,28 @@ class Table:
         return entry
 
     def _count(self) -> int:
-        with self._counting:
+        with self._lock:
             self._changes += 1
             return self._changes
 
-    def _stop_timer(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+    def _catch_up(self, wanted: int | None = None) -> None:
+        """Write the mirror, unless one that holds so many changes was written meanwhile.
 
-    def _write_soon(self) -> None:
-        with self._lock:
-            if self._timer is not None:
-                self._timer = None
-                self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Write the mirror; what it lacks where that fails, it gets with the next change."""
-        count = self._changes
-        try:
-            with self._mirror.alone():
-                self._write_mirror()
-        except SessionError as error:
-            self._problems[f"the mirror could not be written: {error}"] = None
-        else:
-            self._mirrored_changes = count
+        What it lacks where that fails, it gets with the next change, or when it is tried again.
+        """
+        with self._mirroring:
+            if self._mirrored_changes >= (self._changes if wanted is None else wanted):
+                return
+            try:
+                with self._mirror.alone():
+                    count = self._changes
+                    self._write_mirror()
+            except SessionError as error:
+                self._problems[f"the mirror could not be written: {error}"] = None
+                self._retry.ask()
+            else:
+                self._mirrored_changes = count
+                self._retry.forget()
 
     def _write_mirror(self, without: Collection[str] = ()) -> None:
         """Write the file; where it is turned off, only take out what must not come back from it."""
@@ -205,16 +219,31 @@ class Table:
             if len(kept) < len(stored):
                 self._mirror.write(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in kept.items())
             return
-        members = self._db.dump_gateway_routing_entries(scope=self._scope, without=without)
-        self._mirror.write(members, odd=self._without_rows())
+        self._mirror.write(self._members(without), odd=self._without_rows())
+
+    def _members(self, without: Collection[str]) -> Iterator[str]:
+        """Yield all entries, some at a time: no snapshot is held while a file is written.
+
+        An entry that another process changes meanwhile may be of before or after, and that process
+        writes the file next.
+        """
+        cursor: str | None = None
+        while True:
+            page = self._db.dump_gateway_routing_entries(
+                scope=self._scope, without=without, cursor=cursor
+            )
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     def _without_rows(self) -> dict[str, Any]:
         """Return what is in the file and no entry; that of a chat which has one now goes aside."""
-        odd = self._mirror.read(with_entries=False).odd | self._elsewhere.unreadable
+        odd = self._mirror.read(with_entries=False).odd | self._found.unreadable
         taken = {key: value for key, value in odd.items() if self._has_row(key)}
         if taken:
             self._mirror.set_aside(taken)
-            self._elsewhere.forget(taken)
+            self._found.forget(taken)
         return {key: value for key, value in odd.items() if key not in taken}
 
     def _has_row(self, key: str) -> bool:

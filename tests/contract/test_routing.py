@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_core import Conflict, StateDatabase
+from session_core import Conflict, InvalidInput, StateDatabase
 from tests.contract.engines import ENGINES
 
 WITHOUT = ("sqlite-hermes-16",)
@@ -148,8 +148,9 @@ def test_routes_are_dumped_as_members_of_an_object(db: StateDatabase) -> None:
     put(db, "broken", "{")
     put(db, "_note", "{}")
     put(db, "elsewhere", "{}", scope="elsewhere")
-    members = db.dump_gateway_routing_entries(scope=SCOPE)
-    loaded: dict[str, Any] = json.loads("{" + ",".join(members) + "}")
+    page = db.dump_gateway_routing_entries(scope=SCOPE)
+    loaded: dict[str, Any] = json.loads("{" + ",".join(page.items) + "}")
+    assert page.next_cursor is None
     assert loaded == {key: {"number": number} for number, key in enumerate(KEYS)}
     assert list(loaded) == list(KEYS)
 
@@ -157,8 +158,33 @@ def test_routes_are_dumped_as_members_of_an_object(db: StateDatabase) -> None:
 def test_routes_are_dumped_without_some(db: StateDatabase) -> None:
     for key in KEYS:
         put(db, key)
-    members = db.dump_gateway_routing_entries(scope=SCOPE, without=[*KEYS[::2], "unknown"])
-    assert list(json.loads("{" + ",".join(members) + "}")) == list(KEYS[1::2])
+    page = db.dump_gateway_routing_entries(scope=SCOPE, without=[*KEYS[::2], "unknown"])
+    assert list(json.loads("{" + ",".join(page.items) + "}")) == list(KEYS[1::2])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 6, 7, 8])
+def test_routes_are_dumped_in_pages(db: StateDatabase, limit: int) -> None:
+    for number in range(7):
+        put(db, f"k{number}")
+        put(db, f"k{number}", scope="elsewhere")
+    members: list[str] = []
+    cursor = None
+    while True:
+        page = db.dump_gateway_routing_entries(
+            scope=SCOPE, without=["k2", "k3"], limit=limit, cursor=cursor
+        )
+        members += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert members == [f'"k{number}": {{}}' for number in (0, 1, 4, 5, 6)]
+
+
+def test_a_cursor_of_another_dump_is_refused(db: StateDatabase) -> None:
+    put(db, "k")
+    cursor = db.dump_gateway_routing_entries(scope=SCOPE, limit=1).next_cursor
+    with pytest.raises(InvalidInput):
+        db.dump_gateway_routing_entries(scope="elsewhere", limit=1, cursor=cursor)
 
 
 # The newest session of a chat
@@ -214,3 +240,18 @@ def test_the_key_comes_before_who_and_where(db: StateDatabase) -> None:
     add(db, "by_key", 1.0)
     add(db, "by_peer", 2.0, session_key="another", chat_id="42")
     assert find(db, chat_id="42") == "by_key"
+
+
+def test_the_sessions_of_a_chat_are_found_one_after_another(db: StateDatabase) -> None:
+    for number in range(3):
+        add(db, f"s{number}", 1.0)
+    assert (find(db), find(db, older_than="s2"), find(db, older_than="s0")) == ("s2", "s1", None)
+    assert find(db, older_than="unknown") is None
+
+
+def test_a_session_is_found_that_lives_or_has_ended_so(db: StateDatabase) -> None:
+    add(db, "lives", 1.0)
+    add(db, "closed", 2.0, "agent_close")
+    add(db, "idle", 3.0, "idle")
+    assert find(db, ended_as=["agent_close"]) == "closed"
+    assert find(db, ended_as=[]) == "lives"

@@ -7,6 +7,7 @@ methods of the store, so that a new one cannot be left out.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from session_core.keys import SessionSource
 from session_core.routing.entries import SessionEntry
 from session_core.routing.store import SessionStore
-from session_core.settings import GatewayConfig
+from session_core.settings import GatewayConfig, SessionResetPolicy
 from session_core.state.sqlite.db import SessionDB
 from tests.faults import state
 from tests.faults.mutations import NOW
@@ -142,16 +143,34 @@ def _rotate_together(opened: Opened) -> None:
         _rotate(opened)
 
 
-def _finalized(opened: Opened) -> object:
+def _claim(opened: Opened) -> object:
+    policy = SessionResetPolicy(mode="idle", idle_minutes=60)
+    opened.store.config = GatewayConfig(default_reset_policy=policy)
+    return opened.store.claim_expiry(opened.store.get(key_of(OLD)))
+
+
+def _finalize(opened: Opened) -> object:
+    _claim(opened)
     return opened.store.set_expiry_finalized(opened.store.get(key_of(OLD)))
 
 
-def _both(name: str, act: Act, *lands: str, chat: str = CHAT) -> list[RouteMutation]:
-    """Return a change in a home of our own, in those of Hermes, and in a file alone."""
+def _begin(opened: Opened) -> str:
+    return opened.store.begin_turn(key_of(CHAT), CHAT)
+
+
+def _drop(opened: Opened) -> object:
+    return opened.store.drop_turn(key_of(CHAT), _begin(opened))
+
+
+def _both(name: str, act: Act, *lands: str, older: str = CHAT) -> list[RouteMutation]:
+    """Return a change in a home of our own, in those of Hermes, and in a file alone.
+
+    Without the table sessions change first, so the next message may do what is left: `older`.
+    """
     kinds: tuple[Kind, ...] = ("own", "hermes", "older", "file")
     labels = [f"store.{name}", *(f"store.{name}, {kind}" for kind in kinds[1:])]
     return [
-        RouteMutation(label, act, frozenset(lands), kind, chat)
+        RouteMutation(label, act, frozenset({*lands, older} if kind == "older" else lands), kind)
         for label, kind in zip(labels, kinds, strict=True)
     ]
 
@@ -164,7 +183,8 @@ _RESET = "reset_session"
 
 _ALL = (
     *_both("update_session", _put, CHAT),
-    *_both(_RESET, lambda opened: opened.store.reset_session(key_of(CHAT)), CHAT, "fresh"),
+    *_both(_RESET, lambda opened: opened.store.reset_session(key_of(CHAT)), CHAT, "fresh",
+           older="later"),
     *_both("remove", _remove, CHAT, "later"),
     _own("follow", _follow, GONE_ON, chat=ROTATED),
     _own("follow, hermes", _follow, GONE_ON, chat=ROTATED, kind="hermes"),
@@ -178,12 +198,16 @@ _ALL = (
          CHAT, OTHER),
     _own("switch_session, hermes", lambda opened: opened.store.switch_session(key_of(CHAT), OTHER),
          CHAT, OTHER, kind="hermes"),
+    _own("switch_session, older", lambda opened: opened.store.switch_session(key_of(CHAT), OTHER),
+         CHAT, OTHER, kind="older"),
     _own("prune_old_entries", lambda opened: opened.store.prune_old_entries(90), OLD, chat=OLD),
     _own("prune_old_entries, file", lambda opened: opened.store.prune_old_entries(90),
          OLD, "later", chat=OLD, kind="file"),
     _own("get_or_create_session", _arrive, CHAT),
     _own("get_or_create_session, first of a chat", _first, "fresh", "later", chat="newcomer"),
     _own("get_or_create_session, suspended", _wake, "fresh", "later", chat=ASLEEP),
+    _own("get_or_create_session, suspended, older", _wake, "fresh", "later", chat=ASLEEP,
+         kind="older"),
     _own("end_turn", lambda opened: opened.store.end_turn(key_of(CHAT), CHAT, 77), CHAT),
     _own("save", _save, CHAT),
     _own("suspend_session", lambda opened: opened.store.suspend_session(key_of(CHAT)),
@@ -196,7 +220,10 @@ _ALL = (
          in_steps=True),
     _own("set_model_override",
          lambda opened: opened.store.set_model_override(key_of(CHAT), {"model": "m"}), CHAT),
-    _own("set_expiry_finalized", _finalized, OLD, "later", chat=OLD),
+    _own("begin_turn", _begin, CHAT),
+    _own("drop_turn", _drop, CHAT, in_steps=True),
+    _own("claim_expiry", _claim, OLD, chat=OLD),
+    _own("set_expiry_finalized", _finalize, OLD, "later", chat=OLD, in_steps=True),
     _own("check_against_state", lambda opened: opened.store.check_against_state(), GONE_ON,
          chat=ROTATED, in_steps=True),
 )  # fmt: skip
@@ -207,7 +234,7 @@ LOOKING = frozenset(
     {
         *("config", "db", "hooks", "problems", "get", "entries", "peek_session_id", "key_of"),
         *("lookup_by_session_id", "list_sessions", "is_session_finalizable", "session_fields"),
-        *("is_session_expired", "close"),
+        *("is_session_expired", "is_in_turn", "open", "close"),
     }
 )
 """The public names of the store that change nothing, or only bring the mirror up to date."""
@@ -307,7 +334,7 @@ def look(home: Path) -> Seen:
     rows = dict(state.dump(home))
     rows.pop("state_meta", None)  # how far the search index is may lag
     table = _table(home) if rows.pop("gateway_routing", None) is not None else None
-    file = json.loads((home / FOLDER / "sessions.json").read_text(encoding="utf-8"))
+    file = _alike((home / FOLDER / "sessions.json").read_text(encoding="utf-8"))
     left_over = len(list((home / FOLDER).glob(".sessions_*.tmp")))
     return Seen(rows, table, {k: v for k, v in file.items() if k[:1] != "_"}, left_over)
 
@@ -318,4 +345,9 @@ def _table(home: Path) -> dict[str, Any]:
             "SELECT session_key, entry_json FROM gateway_routing WHERE scope = ?",
             (str((home / FOLDER).resolve()),),
         )
-        return {key: json.loads(text) for key, text in found}
+        return {key: _alike(text) for key, text in found}
+
+
+def _alike(text: str) -> Any:
+    """Return what is stored, without what names the process that has stored it."""
+    return json.loads(re.sub(r"pid=[^\"]*", "somebody", text))

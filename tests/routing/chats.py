@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionEntry, SessionSource, SessionStore
+from session_core.settings import GatewayConfig, SessionResetPolicy
 from tests.homes import connect
 
 KEY = "agent:main:telegram:dm:42"
 """The key of `chat()`."""
+OTHER = "agent:main:telegram:dm:43"
+"""The key of `chat(43)`."""
+
+IDLE = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=60))
+
+DAILY = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="daily", at_hour=4))
+
+BOTH = GatewayConfig(
+    default_reset_policy=SessionResetPolicy(mode="both", idle_minutes=60, at_hour=4)
+)
+
+NONE = GatewayConfig()
+
+UNMIRRORED = GatewayConfig(write_sessions_json=False)
 
 
 class Clock:
@@ -38,6 +55,25 @@ def say(store: SessionStore, db: SessionDB, entry: SessionEntry, text: str = "he
     """Append a message to the session of a chat."""
     fields = store.session_fields(entry)
     db.append_message(entry.session_id, "user", text, create=fields)
+
+
+def begun(store: SessionStore, db: SessionDB, **fields: Any) -> str:
+    """Let a first message come in and be stored; return the id of its session."""
+    entry = store.get_or_create_session(chat(**fields))
+    say(store, db, entry)
+    return entry.session_id
+
+
+def ended(db: SessionDB, session_id: str) -> str | None:
+    """Return how a session has ended."""
+    row = db.get_session(session_id)
+    assert row is not None
+    return row["end_reason"]
+
+
+def ids(store: SessionStore) -> dict[str, str]:
+    """Return the session of each chat."""
+    return {key: entry.session_id for key, entry in store.entries().items()}
 
 
 def stored(session_id: str = "s1", key: str = KEY, **fields: Any) -> dict[str, Any]:
@@ -98,3 +134,11 @@ def written(db: SessionDB) -> list[tuple[str, str]]:
         found = connection.execute("SELECT verb, key FROM written ORDER BY rowid").fetchall()
         connection.execute("DELETE FROM written")
     return found
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait for something that another thread does, but not forever."""
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

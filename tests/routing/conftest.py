@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
+from session_core.routing import table
 from tests.homes import hermes_database, own_database
 from tests.routing.chats import Clock
 
@@ -76,3 +77,9 @@ def any_store(request: pytest.FixtureRequest, make: Make) -> SessionStore:
     names = {"table": "db", "hermes": "hermes", "older": "older"}
     name = names.get(request.param)
     return make(request.getfixturevalue(name) if name else None)
+
+
+@pytest.fixture
+def hold_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mirror follows ordinary changes late, so that a test sees what is written at once."""
+    monkeypatch.setattr(table, "MIRROR_DELAY_S", 3600.0)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
-from tests.routing.chats import KEY, chat, file_entries, put_row, rows, stored
+from tests.routing.chats import KEY, chat, file_entries, put_row, rows, stored, wait_until
 
 THREADS = 32
 PROCESSES = 4
@@ -274,6 +274,28 @@ def test_threads_that_settle_at_once_import_each_entry_once(
     assert {key: entry["session_id"] for key, entry in found.items()} == {
         key: entry["session_id"] for key, entry in members.items()
     }
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_forced_messages_that_come_at_once_begin_one_session(
+    make: Any, db: SessionDB, known: bool
+) -> None:
+    store = make(db)
+    first = store.get_or_create_session(chat()).session_id if known else None
+    begun = []
+
+    def force() -> None:
+        begun.append(store.get_or_create_session(chat(), force_new=True).session_id)
+
+    threads = [threading.Thread(target=force) for _ in range(8)]
+    with store._flights.of(KEY):
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: store._flights._locks[KEY][1] == 9)
+    for thread in threads:
+        thread.join()
+    assert begun == [store.peek_session_id(KEY)] * 8
+    assert first not in begun
 
 
 def test_resets_of_one_chat_by_threads_come_one_after_another(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
@@ -175,7 +176,7 @@ def test_a_time_with_a_zone_is_compared_all_the_same() -> None:
     assert prunable(kept, 5, NOON.astimezone())
 
 
-# Where the clock is changed, times are those of the wall
+# Where the clock is changed
 
 
 def test_an_hour_that_is_skipped_resets_at_the_first_moment_after() -> None:
@@ -188,6 +189,39 @@ def test_an_hour_that_comes_twice_resets_once() -> None:
     policy = SessionResetPolicy(mode="daily", at_hour=2)
     said = local(10, 25, 2, 30)
     assert reason(policy, said, local(10, 25, 2, 10, fold=1)) is None
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The clock is set forward on 29 March at 2:00 and back on 25 October at 3:00."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_an_hour_that_is_skipped_is_no_idle_time() -> None:
+    said = local(3, 29, 1, 59)
+    assert reason(IDLE, said, local(3, 29, 3, 0, 30)) is None
+    assert reason(IDLE, said, local(3, 29, 3, 59)) is None
+    assert reason(IDLE, said, local(3, 29, 3, 59) + TICK) == "idle"
+
+
+@pytest.mark.usefixtures("berlin")
+def test_an_hour_that_comes_twice_is_idle_time_twice() -> None:
+    said = local(10, 25, 1, 59)
+    assert reason(IDLE, said, local(10, 25, 2, 59)) is None
+    assert reason(IDLE, said, local(10, 25, 2, 0, fold=1)) == "idle"
+
+
+@pytest.mark.usefixtures("berlin")
+def test_what_was_said_in_an_hour_that_comes_twice_ends_no_session_early() -> None:
+    said = local(10, 25, 2, 30)  # which of both it was is not stored
+    assert reason(IDLE, said, local(10, 25, 2, 40)) is None
+    assert reason(IDLE, said, local(10, 25, 3, 30)) is None
+    assert reason(IDLE, said, local(10, 25, 3, 30) + TICK) == "idle"
 
 
 # Resuming

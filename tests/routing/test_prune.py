@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,11 @@ def test_very_many_are_removed_in_one_step(
     store.get_or_create_session(chat("fresh"))
     assert store.prune_old_entries(5) == 3000
     assert list(file_entries(folder)) == list(rows(db, folder)) == [of("fresh")]
+
+
+def test_an_entry_whose_time_is_in_another_zone_is_pruned_as_any(
+    store: SessionStore, db: SessionDB, folder: Path, clock: Clock
+) -> None:
+    old = (clock.time - timedelta(days=40)).astimezone().isoformat()
+    put_row(db, folder, stored(updated_at=old))
+    assert store.prune_old_entries(30) == 1

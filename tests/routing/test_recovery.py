@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from session_core import Hooks, SessionDB, SessionSource, SessionStore
-from tests.homes import connect
+from session_core.settings import GatewayConfig
+from tests.homes import connect, own_database
 from tests.routing.chats import KEY, chat
 
 STARTED = 1_700_000_000.0
@@ -50,7 +52,7 @@ def test_a_session_that_lives_or_whose_agent_was_closed_is_gone_on_with(
 
 @pytest.mark.parametrize(
     "reason",
-    ["session_reset", "new_session", "compression", "cli_close", "tui_shutdown", "tui_close",
+    ["session_reset", "new_session", "cli_close", "tui_shutdown", "tui_close",
      "idle", "daily", "suspended", "resume_pending_expired", "session_switch"],
 )  # fmt: skip
 def test_a_session_that_has_ended_otherwise_stays_ended(
@@ -126,6 +128,50 @@ def test_a_compression_stands_for_its_continuation(store: SessionStore, db: Sess
     row = db.get_session("tip")
     assert row is not None
     assert (row["session_key"], row["chat_id"]) == (KEY, "42")
+
+
+def test_a_compression_without_a_continuation_loses_no_conversation(
+    store: SessionStore, db: SessionDB
+) -> None:
+    add(db, "died", "compression")
+    assert arrives(store) == "died"
+    row = db.get_session("died")
+    assert row is not None
+    assert row["end_reason"] is None
+
+
+def test_a_compression_without_a_continuation_and_messages_is_none_to_go_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    add(db, "died", "compression", said=False)
+    assert arrives(store) != "died"
+
+
+@pytest.mark.parametrize("between", ["idle", "cli_close"])
+def test_what_cannot_be_gone_on_with_hides_nothing_that_can(
+    store: SessionStore, db: SessionDB, between: str
+) -> None:
+    add(db, "lives", started_at=STARTED)
+    add(db, "between", between, started_at=STARTED + 1)
+    add(db, "newest", "compression", started_at=STARTED + 2)
+    assert arrives(store) == "lives"
+
+
+def test_a_compression_hides_no_reset(store: SessionStore, db: SessionDB) -> None:
+    add(db, "lives", started_at=STARTED)
+    add(db, "reset", "new_session", started_at=STARTED + 1)
+    add(db, "newest", "compression", started_at=STARTED + 2)
+    assert arrives(store) == "newest"
+
+
+def test_a_continuation_that_was_reset_ends_what_it_continues(
+    store: SessionStore, db: SessionDB
+) -> None:
+    add(db, "lives", started_at=STARTED)
+    add(db, "parent", "compression", started_at=STARTED + 1)
+    add(db, "tip", "session_reset", session_key=None, parent_session_id="parent",
+        started_at=STARTED + 2)  # fmt: skip
+    assert arrives(store) not in {"lives", "parent", "tip"}
 
 
 # Who and where, where the key is another
@@ -207,3 +253,23 @@ def test_no_boundary_is_told_where_a_chat_goes_on(make: Any, db: SessionDB) -> N
     add(db, "s1", "agent_close")
     arrives(make(db, hooks=hooks))
     assert told == []
+
+
+def test_a_session_of_another_profile_is_not_found(make: Any, db: SessionDB) -> None:
+    """Who and where are the same there; only the key says whose conversation it is."""
+    store = make(db, config=GatewayConfig(multiplex_profiles=True))
+    add(db, "theirs", chat_id="42", chat_type="dm")
+    source = chat(profile="coder")
+    assert store.key_of(source) == "agent:coder:telegram:dm:42"
+    assert arrives(store, source) != "theirs"
+    row = db.get_session("theirs")
+    assert row is not None
+    assert row["session_key"] == KEY
+
+
+def test_a_session_that_the_profile_of_this_home_began_elsewhere_is_found(tmp_path: Path) -> None:
+    home = tmp_path / "profiles" / "coder"
+    own_database(home / "state.db")
+    with SessionDB(home / "state.db") as db, SessionStore(home / "sessions", db=db) as store:
+        add(db, "s", chat_id="42", chat_type="dm", session_key="agent:coder:telegram:dm:42")
+        assert arrives(store) == "s"

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, SessionDB, SessionStore, StorageError
-from tests.routing.chats import KEY, Clock, chat, file_entries, put_row, rows, say, stored
-
-
-def begun(store: SessionStore, db: SessionDB, **fields: Any) -> str:
-    """Let a chat begin, and return its session."""
-    entry = store.get_or_create_session(chat(**fields))
-    say(store, db, entry)
-    return entry.session_id
+from tests.routing.chats import KEY, Clock, begun, chat, file_entries, put_row, rows, stored
 
 
 def rotate(db: SessionDB, parent: str, child: str = "child") -> None:
@@ -203,3 +196,18 @@ def test_one_route_that_another_process_changes_meanwhile_is_looked_at_again(
     entry = store.get(KEY)
     assert entry is not None
     assert (entry.session_id, entry.total_tokens, len(calls)) == ("child", 7, 2)
+
+
+def test_a_suspended_chat_whose_session_has_ended_is_reset_by_its_next_message(
+    store: SessionStore, db: SessionDB
+) -> None:
+    """Without its entry the session would be found again, as if nobody had suspended it."""
+    old = begun(store, db)
+    store.suspend_session(KEY)
+    entry = store.get(KEY)
+    assert entry is not None
+    entry.origin = None
+    store.save(entry)
+    db.end_session(old, "compression")
+    assert store.check_against_state() == []
+    assert store.get_or_create_session(chat()).auto_reset_reason == "suspended"

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, InvalidInput, SessionDB, SessionStore
-from tests.routing.chats import KEY, chat, file_entries, rows, say
-
-OTHER = "agent:main:telegram:dm:43"
+from tests.routing.chats import KEY, OTHER, chat, file_entries, rows, say
 
 
 @pytest.fixture

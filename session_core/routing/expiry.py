@@ -1,0 +1,195 @@
+"""When the session of a chat is over by the clock, who tells that, and the turns that keep it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from session_core.keys import platform_of
+from session_core.routing import policies
+from session_core.routing.deciding import Deciding
+from session_core.routing.entries import SessionEntry
+from session_core.routing.notes import CLAIM, TURN, new_token, token_of
+from session_core.state.contract import StateDatabase
+
+if TYPE_CHECKING:
+    from session_core.settings import SessionResetPolicy
+
+
+class Expiry(Deciding):
+    """Turns begin and end, sessions expire, and boundaries are told."""
+
+    def is_session_finalizable(self, entry: SessionEntry) -> bool:
+        """Whether the policy of this chat ever ends its session."""
+        return self._policy_of(entry).mode in ("idle", "daily", "both")
+
+    def is_in_turn(self, entry: SessionEntry) -> bool:
+        """Whether an agent is at work in a session, of whatever process, as far as its entry says.
+
+        A turn counts no more once its process is dead or it has taken six hours.
+        """
+        return TURN.holder(entry, self._now()) is not None
+
+    def is_session_expired(self, entry: SessionEntry) -> str | None:
+        """Return the reason for which the policy would end a session now; a turn keeps it."""
+        if self.is_in_turn(entry):
+            return None
+        return policies.reset_reason(
+            entry,
+            self._policy_of(entry),
+            self._now(),
+            has_active_processes=self._has_active_processes,
+        )
+
+    def _policy_of(self, entry: SessionEntry) -> SessionResetPolicy:
+        """Return what says when the session of a chat ends by itself."""
+        platform = entry.platform or platform_of(entry.session_key) or None
+        return self.config.policy_for(platform, entry.chat_type)
+
+    # -- turns -----------------------------------------------------------------------------
+
+    def begin_turn(self, session_key: str, session_id: str) -> str:
+        """Note that an agent is at work in the session of a chat; return the token of its turn.
+
+        Meanwhile no policy ends the session, whatever process looks at it. A later turn takes the
+        place of this one, and nothing is noted where the chat is in another session by now.
+        """
+        token = new_token()
+
+        def change(entry: SessionEntry) -> bool:
+            if entry.session_id != session_id:
+                return False
+            TURN.put(entry, token, self._now())
+            CLAIM.clear(entry)
+            return True
+
+        self._change(session_key, change)
+        return token
+
+    def drop_turn(self, session_key: str, token: str) -> bool:
+        """Note that an agent is not at work any more, without an end that is worth noting."""
+        return self._change(session_key, lambda entry: TURN.clear(entry, token)) is not None
+
+    def end_turn(
+        self,
+        session_key: str,
+        session_id: str,
+        last_prompt_tokens: int | None = None,
+        *,
+        finished: bool = True,
+        token: str | None = None,
+    ) -> SessionEntry | None:
+        """Note that a turn has ended; None where the chat is in another session by now.
+
+        That the session was begun anew is known then, and a turn that was finished makes good an
+        interruption. With the token of a turn, one that has taken its place goes on.
+        """
+
+        def change(entry: SessionEntry) -> bool:
+            if entry.session_id != session_id:
+                return False
+            TURN.clear(entry, token)
+            entry.updated_at = self._now()
+            entry.was_auto_reset = entry.is_fresh_reset = False
+            entry.auto_reset_reason = None
+            if last_prompt_tokens is not None:
+                entry.last_prompt_tokens = last_prompt_tokens
+            if finished:
+                entry.forget_interruption()
+            return True
+
+        return self._change(session_key, change)
+
+    # -- expiry ------------------------------------------------------------------------------
+
+    def claim_expiry(self, entry: SessionEntry) -> bool:
+        """Take on the end of a session that has expired, so that one process alone tells it.
+
+        False where it has not, or not any more, and where somebody else has taken that on: until
+        he is done, his process is dead, or an hour has gone by. On a Hermes home nothing is noted,
+        and the hooks are told once by each process.
+        """
+        if self._is_hermes:
+            current = self._copies.get(entry.key)
+            return current is not None and self._is_over(current, entry.session_id)
+
+        def change(current: SessionEntry) -> bool:
+            now, token = self._now(), self._token
+            if not self._is_over(current, entry.session_id):
+                return False
+            if CLAIM.holder(current, now) not in {None, token}:
+                return False
+            CLAIM.put(current, token, now)
+            return True
+
+        return self._change(entry.key, change) is not None
+
+    def set_expiry_finalized(
+        self, entry: SessionEntry, *, clear_model_override: bool = True
+    ) -> bool:
+        """Note, in the route and in the session's row, that the hooks of an expired session ran.
+
+        Only where it is still expired and was claimed here. On a Hermes home nothing is noted,
+        since its own watcher would then skip its plugins.
+        """
+        if self._is_hermes:
+            self._finalized.add(entry.session_id)
+            return False
+
+        def change(current: SessionEntry) -> bool:
+            if not self._is_over(current, entry.session_id):
+                return False
+            if not CLAIM.clear(current, self._token):
+                return False
+            current.expiry_finalized = True
+            if clear_model_override:
+                current.model_override = None
+            return True
+
+        def end(db: StateDatabase) -> None:
+            db.set_expiry_finalized(entry.session_id)
+            db.promote_to_session_reset(entry.session_id, "session_reset")
+
+        return self._change(entry.key, change, end) is not None
+
+    # -- boundaries ------------------------------------------------------------------------
+
+    def _crossed(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
+        """Note a boundary, whose hooks are called once the decision is stored."""
+        self._told.afterwards.append(partial(self._tell, old, new, reason))
+
+    def _went_on(self, session_id: str) -> None:
+        """Note that a session was reopened, so that its next end is told again."""
+        self._finalized.discard(session_id)
+        if self.hooks is not None:
+            self._told.afterwards.append(partial(self.hooks.reopened, session_id))
+
+    @property
+    def _is_hermes(self) -> bool:
+        return self.db is not None and self.db.kind == "hermes"
+
+    @property
+    def _token(self) -> str:
+        """What this store claims with."""
+        return token_of(self._nonce)
+
+    def _is_over(self, entry: SessionEntry, session_id: str) -> bool:
+        """Whether the policy has ended this session of a chat, which nobody was told yet."""
+        if entry.session_id != session_id or entry.expiry_finalized:
+            return False
+        return session_id not in self._finalized and self.is_session_expired(entry) is not None
+
+    def _is_told(self, entry: SessionEntry) -> bool:
+        """Whether the end of a session was told when it expired, or is being told elsewhere."""
+        if entry.expiry_finalized or entry.session_id in self._finalized:
+            return True
+        return CLAIM.holder(entry, self._now()) not in {None, self._token}
+
+    def _tell(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
+        """Call the hooks of a boundary; the end of an expired session was told already."""
+        if self.hooks is None:
+            return
+        platform = str(new.platform or platform_of(new.session_key))
+        ended = None if self._is_told(old) else old.session_id
+        self._finalized.discard(old.session_id)
+        self.hooks.boundary(ended, new.session_id, platform, reason)

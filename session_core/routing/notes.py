@@ -1,0 +1,89 @@
+"""Who is at work in the session of a chat, as its entry says: an agent, or whoever ends it.
+
+Newer releases of Hermes note a turn under the same names. A note counts for nothing once the
+process that made it is dead, or so long after it that whoever made it has forgotten it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import uuid
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import cache
+
+from session_core import processes
+from session_core.routing.entries import SessionEntry, local, time_if_one
+
+
+class Note:
+    """Something that is noted in an entry, beside what is known of it by name."""
+
+    def __init__(self, name: str, since: str, lasts: timedelta) -> None:
+        self._name = name
+        self._since = since
+        self._lasts = lasts
+
+    def holder(self, entry: SessionEntry, now: datetime) -> str | None:
+        """Return the token of who is at it, None where nobody is any more."""
+        token = entry.extra.get(self._name)
+        since = time_if_one(entry.extra.get(self._since))
+        if not isinstance(token, str) or since is None:
+            return None
+        # A clock that was set back makes nobody dead.
+        return token if abs(local(now) - since) < self._lasts and _is_alive(token) else None
+
+    def put(self, entry: SessionEntry, token: str, now: datetime) -> None:
+        """Note who is at it from now on."""
+        entry.extra |= {self._name: token, self._since: local(now).isoformat()}
+
+    def clear(self, entry: SessionEntry, token: str | None = None) -> bool:
+        """Note that nobody is at it, or that this one is not; return whether that is new."""
+        found = entry.extra.get(self._name)
+        if found is None or token not in {None, found}:
+            return False
+        del entry.extra[self._name]
+        entry.extra.pop(self._since, None)
+        return True
+
+
+TURN = Note("active_turn_token", "active_turn_started_at", timedelta(hours=6))
+"""An agent is at work."""
+
+CLAIM = Note("expiry_claim", "expiry_claimed_at", timedelta(hours=1))
+"""Somebody tells that the session has expired."""
+
+
+def new_token() -> str:
+    """Return a token of this process that nobody has."""
+    return token_of(uuid.uuid4().hex[:8])
+
+
+def token_of(nonce: str) -> str:
+    """Return the token of this process with a nonce; a process that was forked has its own."""
+    pid = os.getpid()
+    return f"pid={pid}:start={_start(pid)}:host={_host()}:agent=mcp-sessions:nonce={nonce}"
+
+
+def _is_alive(token: str) -> bool:
+    """Whether the process of a token may live; of those elsewhere nothing is known."""
+    parts = dict(part.partition("=")[::2] for part in token.split(":"))
+    if parts.get("agent") != "mcp-sessions" or parts.get("host") != _host():
+        return True
+    pid = parts.get("pid", "")
+    return not pid.isdecimal() or processes.alive(int(pid), parts.get("start"))
+
+
+@cache
+def _start(pid: int) -> float | None:
+    return processes.started_at(pid)
+
+
+@cache
+def _host() -> str:
+    """Return what tells apart where processes have their numbers: machines and containers."""
+    space = ""
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 -- text
+    return f"{platform.node()} {space}".replace(":", "").replace("=", "").strip()

@@ -1,0 +1,241 @@
+"""A message comes in: in which session it arrives, and in which order that is decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB, SessionStore
+from session_core.settings import GatewayConfig
+from tests.routing.chats import (
+    DAILY,
+    IDLE,
+    KEY,
+    Clock,
+    begun,
+    chat,
+    ended,
+    put_row,
+    rows,
+)
+
+# A message comes in
+
+
+def test_a_first_message_begins_a_session(any_store: SessionStore, clock: Clock) -> None:
+    entry = any_store.get_or_create_session(chat(chat_name="Ann", user_id="7"))
+    assert entry.session_key == KEY
+    assert entry.created_at == entry.updated_at == clock.time
+    assert (entry.display_name, entry.chat_type, str(entry.platform)) == ("Ann", "dm", "telegram")
+    assert entry.origin == chat(chat_name="Ann", user_id="7")
+    assert any_store.get(KEY) == entry
+
+
+def test_a_new_id_tells_its_local_time_and_eight_letters(store: SessionStore) -> None:
+    session_id = store.get_or_create_session(chat()).session_id
+    assert session_id.startswith("20260310_120000_")
+    assert len(session_id) == len("20260310_120000_") + 8
+
+
+def test_nothing_is_stored_of_a_session_before_its_first_message(
+    store: SessionStore, db: SessionDB
+) -> None:
+    entry = store.get_or_create_session(chat())
+    assert db.get_session(entry.session_id) is None
+
+
+def test_a_first_message_stores_which_chat_it_belongs_to(
+    store: SessionStore, db: SessionDB
+) -> None:
+    session_id = begun(store, db, user_id="7", chat_name="Ann", thread_id="9")
+    row = db.get_session(session_id)
+    assert row is not None
+    names = ("source", "session_key", "user_id", "chat_id", "chat_type", "thread_id")
+    assert [row[name] for name in names] == ["telegram", f"{KEY}:9", "7", "42", "dm", "9"]
+    assert row["display_name"] == "Ann"
+
+
+def test_a_next_message_stays_in_its_session_and_is_noted(
+    any_store: SessionStore, clock: Clock
+) -> None:
+    first = any_store.get_or_create_session(chat())
+    clock.advance(days=400)
+    second = any_store.get_or_create_session(chat())
+    assert second.session_id == first.session_id
+    assert (second.created_at, second.updated_at) == (first.created_at, clock.time)
+
+
+def test_an_entry_is_the_callers_own_until_it_is_saved(any_store: SessionStore) -> None:
+    entry = any_store.get_or_create_session(chat())
+    entry.session_id = "elsewhere"
+    assert any_store.peek_session_id(KEY) != "elsewhere"
+    any_store.save(entry)
+    assert any_store.peek_session_id(KEY) == "elsewhere"
+
+
+def test_a_forced_message_begins_a_new_session(any_store: SessionStore) -> None:
+    first = any_store.get_or_create_session(chat())
+    second = any_store.get_or_create_session(chat(), force_new=True)
+    assert second.session_id != first.session_id
+    assert (second.is_fresh_reset, second.was_auto_reset) == (True, False)
+
+
+def test_a_forced_message_finds_no_lost_session_again(store: SessionStore, db: SessionDB) -> None:
+    lost = begun(store, db)
+    store.remove(store.entries())
+    assert store.get_or_create_session(chat(), force_new=True).session_id != lost
+
+
+# The order in which it is decided
+
+
+def test_first_a_route_follows_its_compression(make: Any, db: SessionDB, clock: Clock) -> None:
+    store = make(db, config=IDLE)
+    parent = begun(store, db)
+    db.end_session(parent, "compression")
+    db.create_session("tip", "telegram", parent_session_id=parent)
+    db.append_message("tip", "user", "a summary")
+    clock.advance(minutes=61)
+    entry = store.get_or_create_session(chat())
+    assert (entry.auto_reset_reason, ended(db, "tip")) == ("idle", "idle")
+
+
+def test_a_compression_is_followed_along_its_chain_with_all_that_is_known_of_the_chat(
+    store: SessionStore, db: SessionDB
+) -> None:
+    parent = begun(store, db, user_id="7")
+    for old, new in ((parent, "second"), ("second", "third")):
+        db.end_session(old, "compression")
+        db.create_session(new, "telegram", parent_session_id=old)
+        db.append_message(new, "user", "a summary")
+    assert store.get_or_create_session(chat()).session_id == "third"
+    row = db.get_session("third")
+    assert row is not None
+    assert (row["session_key"], row["chat_id"], row["user_id"]) == (KEY, "42", "7")
+
+
+def test_then_a_reset_comes_before_a_recovery(make: Any, db: SessionDB, clock: Clock) -> None:
+    store = make(db, config=IDLE)
+    first = begun(store, db)
+    db.end_session(first, "agent_close")
+    clock.advance(minutes=61)
+    entry = store.get_or_create_session(chat())
+    assert entry.session_id != first
+    assert (entry.was_auto_reset, entry.auto_reset_reason) == (True, "idle")
+    assert ended(db, first) == "idle"
+
+
+def test_a_session_that_has_ended_is_gone_on_with_where_only_its_agent_was_closed(
+    store: SessionStore, db: SessionDB
+) -> None:
+    first = begun(store, db)
+    db.end_session(first, "agent_close")
+    assert store.get_or_create_session(chat()).session_id == first
+    assert ended(db, first) is None
+
+
+def test_what_is_known_of_a_chat_survives_a_recovery(store: SessionStore, db: SessionDB) -> None:
+    first = begun(store, db)
+    put_row(db, store._folder, rows(db, store._folder)[KEY] | {"future": 1, "total_tokens": 5})
+    store.set_model_override(KEY, {"model": "m"})
+    db.end_session(first, "agent_close")
+    entry = store.get_or_create_session(chat())
+    assert (entry.extra, entry.total_tokens) == ({"future": 1}, 5)
+    assert entry.model_override == {"model": "m"}
+
+
+def test_a_session_that_has_ended_for_good_gives_way_to_a_fresh_one(
+    store: SessionStore, db: SessionDB
+) -> None:
+    first = begun(store, db)
+    db.end_session(first, "cli_close")
+    entry = store.get_or_create_session(chat())
+    assert entry.session_id != first
+    assert (entry.was_auto_reset, entry.is_fresh_reset) == (False, False)
+    assert ended(db, first) == "cli_close"
+
+
+def test_a_session_that_has_ended_without_a_reason_is_not_stale(
+    store: SessionStore, db: SessionDB
+) -> None:
+    first = begun(store, db)
+    db.end_session(first, None)
+    assert store.get_or_create_session(chat()).session_id == first
+
+
+def test_a_session_without_a_row_is_not_stale(store: SessionStore) -> None:
+    first = store.get_or_create_session(chat())
+    assert store.get_or_create_session(chat()).session_id == first.session_id
+
+
+def test_a_suspended_session_is_reset_whatever_the_policy(any_store: SessionStore) -> None:
+    first = any_store.get_or_create_session(chat())
+    assert any_store.suspend_session(KEY)
+    second = any_store.get_or_create_session(chat())
+    assert second.session_id != first.session_id
+    assert (second.auto_reset_reason, second.suspended) == ("suspended", False)
+
+
+def test_suspended_comes_before_the_policy(make: Any, db: SessionDB, clock: Clock) -> None:
+    store = make(db, config=IDLE)
+    store.get_or_create_session(chat())
+    store.suspend_session(KEY)
+    clock.advance(hours=2)
+    assert store.get_or_create_session(chat()).auto_reset_reason == "suspended"
+
+
+def test_an_interrupted_session_is_gone_on_with_and_stays_marked(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    store = make(db, config=DAILY)
+    first = store.get_or_create_session(chat())
+    store.mark_resume_pending(KEY)
+    clock.advance(seconds=3600)
+    entry = store.get_or_create_session(chat())
+    assert (entry.session_id, entry.resume_pending) == (first.session_id, True)
+
+
+def test_an_interrupted_session_is_reset_by_the_policy_first(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    store = make(db, config=IDLE)
+    store.get_or_create_session(chat())
+    store.mark_resume_pending(KEY)
+    clock.advance(hours=2)
+    entry = store.get_or_create_session(chat())
+    assert (entry.auto_reset_reason, entry.resume_pending) == ("idle", False)
+
+
+def test_an_interruption_of_more_than_an_hour_ago_is_a_reset(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    store = make(db, config=DAILY)
+    store.get_or_create_session(chat())
+    store.mark_resume_pending(KEY)
+    clock.advance(seconds=3600.001)
+    assert store.get_or_create_session(chat()).auto_reset_reason == "resume_pending_expired"
+
+
+def test_where_nothing_ever_resets_an_interruption_does_not_either(
+    store: SessionStore, clock: Clock
+) -> None:
+    first = store.get_or_create_session(chat())
+    store.mark_resume_pending(KEY)
+    clock.advance(days=30)
+    assert store.get_or_create_session(chat()).session_id == first.session_id
+
+
+@pytest.mark.parametrize(("seconds", "resets"), [("60", True), ("0", False), ("-1", False)])
+def test_how_long_an_interruption_is_fresh_is_configured(  # noqa: PLR0917 -- fixtures
+    make: Any, db: SessionDB, clock: Clock, tmp_path: Path, seconds: str, resets: bool
+) -> None:
+    (tmp_path / "gateway.json").write_text('{"default_reset_policy": {"mode": "daily"}}')
+    config = GatewayConfig.load(tmp_path, {"HERMES_AUTO_CONTINUE_FRESHNESS": seconds})
+    store = make(db, config=config)
+    store.get_or_create_session(chat())
+    store.mark_resume_pending(KEY)
+    clock.advance(hours=2)
+    reason = store.get_or_create_session(chat()).auto_reset_reason
+    assert (reason == "resume_pending_expired") is resets

@@ -1,0 +1,245 @@
+"""What cannot be read: it costs nothing else, is set aside and reported, and never overwritten."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from tests.homes import connect
+from tests.routing.chats import (
+    KEY,
+    OTHER,
+    chat,
+    file_entries,
+    ids,
+    put_row,
+    rows,
+    stored,
+    write_file,
+)
+
+BROKEN: dict[str, bytes] = {
+    "a list": b"[]",
+    "null": b"null",
+    "a string": b'"text"',
+    "truncated": json.dumps({KEY: stored()}).encode()[:-20],
+    "not UTF-8": b'{"agent:main:telegram:dm:42": "\xff"}',
+    "empty": b"",
+    "too deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_set_aside_and_reported_and_never_overwritten(
+    make: Any, db: SessionDB, folder: Path, broken: bytes, with_db: bool
+) -> None:
+    path = write_file(folder, broken)
+    store = make(db if with_db else None)
+    assert ids(store) == {}
+    assert path.read_bytes() == broken
+    assert any("sessions.json" in problem for problem in store.problems)
+    store.get_or_create_session(chat())
+    (aside,) = folder.glob("sessions.json.broken-*")
+    assert aside.read_bytes() == broken
+    assert list(file_entries(folder)) == [KEY]
+    assert any(aside.name in problem for problem in store.problems)
+
+
+def test_a_byte_order_mark_is_no_fault(make: Any, db: SessionDB, folder: Path) -> None:
+    write_file(folder, b"\xef\xbb\xbf" + json.dumps({KEY: stored("s1")}).encode())
+    store = make(db)
+    assert ids(store) == {KEY: "s1"}
+    assert store.problems == []
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_a_file_that_may_not_be_read_is_not_set_aside(
+    make: Any, db: SessionDB, folder: Path, with_db: bool
+) -> None:
+    """That it cannot be read now says nothing of what is in it."""
+    folder.mkdir()
+    (folder / "sessions.json").mkdir()
+    store = make(db if with_db else None)
+    if with_db:
+        assert store.get_or_create_session(chat()).session_key == KEY
+        assert any("mirror" in problem for problem in store.problems)
+    else:
+        with pytest.raises(Exception, match=r"sessions\.json cannot be read"):
+            store.get_or_create_session(chat())
+    assert list(folder.glob("*.broken-*")) == []
+
+
+ODD: dict[str, Any] = {
+    "a boolean": True,
+    "nothing": None,
+    "a list": [1],
+    "no session id": {"session_key": KEY},
+    "no time": stored() | {"updated_at": "yesterday"},
+    "an unsafe id": stored() | {"session_id": "../../etc/passwd"},
+    "an origin without a chat": stored(origin={"platform": "telegram"}),
+}
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_an_entry_that_cannot_be_read_costs_no_other_and_stays(
+    make: Any, db: SessionDB, folder: Path, odd: Any, with_db: bool
+) -> None:
+    write_file(folder, {OTHER: odd, KEY: stored("s1")})
+    store = make(db if with_db else None)
+    assert ids(store) == {KEY: "s1"}
+    assert any(OTHER in problem for problem in store.problems)
+    store.reset_session(KEY)
+    store.remove(store.entries())
+    store.close()
+    assert file_entries(folder) == {OTHER: odd}
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_a_message_takes_the_place_of_what_is_no_entry_and_that_is_set_aside(
+    make: Any, db: SessionDB, folder: Path, odd: Any, with_db: bool
+) -> None:
+    write_file(folder, {KEY: odd, OTHER: stored("s2", OTHER)})
+    store = make(db if with_db else None)
+    entry = store.get_or_create_session(chat())
+    store.reset_session(OTHER)
+    store.close()
+    assert ids(make(db if with_db else None)) == {KEY: entry.session_id, **ids(store)}
+    (aside,) = folder.glob("sessions.json.broken-*")
+    assert json.loads(aside.read_bytes()) == {KEY: odd}
+    assert (folder / "sessions.json").read_text().count(f'"{KEY}": ') == 1
+
+
+def test_a_message_takes_the_place_of_a_row_that_is_no_entry_and_that_is_set_aside(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    put_row(db, folder, "{truncated")
+    store = make(db)
+    entry = store.get_or_create_session(chat())
+    assert ids(store) == {KEY: entry.session_id}
+    (aside,) = folder.glob("sessions.json.broken-*")
+    assert json.loads(aside.read_bytes()) == {KEY: "{truncated"}
+
+
+def test_a_row_that_is_no_entry_costs_no_other_and_stays(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    put_row(db, folder, "{truncated", OTHER)
+    put_row(db, folder, stored("s1"))
+    store = make(db)
+    assert ids(store) == {KEY: "s1"}
+    store.reset_session(KEY)
+    text = db.get_gateway_routing_entry(OTHER, scope=str(folder.resolve()))
+    assert text == "{truncated"
+    assert list(file_entries(folder)) == [KEY]
+
+
+def test_a_key_with_half_a_character_harms_nobody(make: Any, db: SessionDB, folder: Path) -> None:
+    strange = "agent:main:telegram:dm:\ud800"
+    write_file(folder, {strange: stored("s2"), KEY: stored("s1")})
+    store = make(db)
+    store.reset_session(KEY)
+    assert list(rows(db, folder)) == [KEY]
+    assert set(file_entries(folder)) == {KEY, strange}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_an_entry_of_the_file_stands_for_a_row_that_is_none(
+    make: Any, db: SessionDB, folder: Path, odd: Any
+) -> None:
+    put_row(db, folder, json.dumps(odd))
+    put_row(db, folder, stored("s2", OTHER), OTHER)
+    write_file(folder, {KEY: stored("s1"), OTHER: stored("older", OTHER)})
+    store = make(db)
+    assert ids(store) == {KEY: "s1", OTHER: "s2"}
+    assert store.peek_session_id(KEY) == "s1"
+    assert not list(folder.glob("*.broken-*"))
+    store.suspend_session(OTHER)
+    store.close()
+    assert {key: row["session_id"] for key, row in rows(db, folder).items()} == {
+        KEY: "s1",
+        OTHER: "s2",
+    }
+    assert file_entries(folder) == rows(db, folder)
+    (aside,) = folder.glob("sessions.json.broken-*")
+    assert json.loads(aside.read_bytes()) == {KEY: json.dumps(odd)}
+
+
+def test_what_is_broken_in_several_chats_at_once_is_all_kept(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    stores = [make(db) for _ in range(8)]
+    for number in range(8):
+        put_row(db, folder, f"{{broken {number}", f"agent:main:telegram:dm:{number}")
+    threads = [
+        threading.Thread(target=store.get_or_create_session, args=(chat(number),))
+        for number, store in enumerate(stores)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = [json.loads(path.read_bytes()) for path in folder.glob("sessions.json.broken-*")]
+    assert sorted(text for entry in kept for text in entry.values()) == [
+        f"{{broken {number}" for number in range(8)
+    ]
+
+
+def test_a_problem_that_is_met_again_is_said_once(make: Any, folder: Path) -> None:
+    write_file(folder, {KEY: True})
+    store = make()
+    for number in range(3):
+        write_file(folder, {KEY: True, f"_{number}": number})
+        store.entries()
+    assert len(store.problems) == 1
+
+
+# Bytes where a text is to be
+
+
+@pytest.fixture(params=[b"{}", b"\xff\xfe"], ids=["an object", "no text"])
+def of_bytes(request: Any, db: SessionDB, folder: Path) -> None:
+    """A row that holds bytes, as a script has stored it."""
+    put_row(db, folder, "")
+    with connect(db.path) as connection:
+        connection.execute("UPDATE gateway_routing SET entry_json = ?", (request.param,))
+
+
+@pytest.mark.usefixtures("of_bytes")
+def test_a_message_takes_the_place_of_a_row_of_bytes(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    store = make(db)
+    entry = store.get_or_create_session(chat())
+    assert ids(store) == {KEY: entry.session_id}
+    assert store.get_or_create_session(chat()).session_id == entry.session_id
+    store.close()
+    assert list(file_entries(folder)) == [KEY]
+
+
+def test_an_entry_that_is_stored_as_bytes_is_one(make: Any, db: SessionDB, folder: Path) -> None:
+    put_row(db, folder, stored("s1"))
+    with connect(db.path) as connection:
+        connection.execute("UPDATE gateway_routing SET entry_json = CAST(entry_json AS BLOB)")
+    store = make(db)
+    assert store.peek_session_id(KEY) == "s1"
+    assert store.suspend_session(KEY)
+    assert rows(db, folder)[KEY]["suspended"]
+
+
+def test_an_entry_that_is_stored_as_bytes_is_removed(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    put_row(db, folder, stored("s1"))
+    with connect(db.path) as connection:
+        connection.execute("UPDATE gateway_routing SET entry_json = CAST(entry_json AS BLOB)")
+    store = make(db)
+    assert store.remove(store.entries()) == [KEY]
+    assert ids(store) == {}

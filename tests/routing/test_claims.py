@@ -1,0 +1,300 @@
+"""The end of a session by the clock: one process tells it, and no turn is cut off by it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Hooks, SessionDB, SessionEntry, SessionStore
+from session_core.routing import notes
+from tests.routing.chats import DAILY, IDLE, KEY, Clock, begun, chat, ended, put_row, rows
+
+Told = list[tuple[str, str]]
+
+
+@pytest.fixture
+def dead() -> str:
+    """The token of a process that has ended."""
+    code = "from session_core.routing import notes; print(notes.new_token())"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    return answer.stdout.strip()
+
+
+def entry_of(store: SessionStore) -> SessionEntry:
+    entry = store.get(KEY)
+    assert entry is not None
+    return entry
+
+
+def listen(told: Told) -> Hooks:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    for hook in ("on_session_finalize", "on_session_reset"):
+        hooks.add(hook, lambda session_id, hook=hook: told.append((hook[11:], session_id)))
+    return hooks
+
+
+@pytest.fixture
+def expired(make: Any, db: SessionDB, clock: Clock) -> SessionStore:
+    """A store with a session that has expired."""
+    store: SessionStore = make(db, config=IDLE)
+    begun(store, db)
+    clock.advance(minutes=61)
+    return store
+
+
+# Claims
+
+
+def test_an_expired_session_is_marked_in_both_places_and_ended(
+    expired: SessionStore, db: SessionDB
+) -> None:
+    expired.set_model_override(KEY, {"model": "m"})
+    entry = entry_of(expired)
+    assert expired.claim_expiry(entry)
+    assert expired.set_expiry_finalized(entry)
+    marked, row = entry_of(expired), db.get_session(entry.session_id)
+    assert row is not None
+    assert (marked.expiry_finalized, marked.model_override, marked.extra) == (True, None, {})
+    assert (row["expiry_finalized"], row["end_reason"]) == (1, "session_reset")
+
+
+def test_an_expired_session_may_keep_its_model(expired: SessionStore) -> None:
+    expired.set_model_override(KEY, {"model": "m"})
+    entry = entry_of(expired)
+    assert expired.claim_expiry(entry)
+    assert expired.set_expiry_finalized(entry, clear_model_override=False)
+    assert entry_of(expired).model_override == {"model": "m"}
+
+
+def test_one_process_alone_ends_an_expired_session(
+    expired: SessionStore, make: Any, db: SessionDB
+) -> None:
+    other = make(db, config=IDLE)
+    assert expired.claim_expiry(entry_of(expired))
+    assert not other.claim_expiry(entry_of(other))
+    assert not other.set_expiry_finalized(entry_of(other))
+    assert expired.claim_expiry(entry_of(expired))
+    assert expired.set_expiry_finalized(entry_of(expired))
+    assert not expired.claim_expiry(entry_of(expired))
+
+
+def test_what_a_dead_process_has_taken_on_is_taken_over(
+    expired: SessionStore, dead: str, clock: Clock
+) -> None:
+    entry = entry_of(expired)
+    notes.CLAIM.put(entry, dead, clock())
+    expired.save(entry)
+    assert expired.claim_expiry(entry)
+    assert expired.set_expiry_finalized(entry)
+
+
+def test_what_a_process_that_hangs_has_taken_on_is_taken_over_after_an_hour(
+    expired: SessionStore, make: Any, db: SessionDB, clock: Clock
+) -> None:
+    other = make(db, config=IDLE)
+    assert expired.claim_expiry(entry_of(expired))
+    clock.advance(minutes=59)
+    assert not other.claim_expiry(entry_of(other))
+    clock.advance(minutes=1)
+    assert other.claim_expiry(entry_of(other))
+    assert not expired.set_expiry_finalized(entry_of(expired))
+
+
+def test_a_session_that_has_not_expired_is_not_taken_on(make: Any, db: SessionDB) -> None:
+    store = make(db, config=IDLE)
+    begun(store, db)
+    assert not store.claim_expiry(entry_of(store))
+    assert not store.set_expiry_finalized(entry_of(store))
+
+
+def test_an_expired_session_that_was_used_meanwhile_is_not_marked(
+    expired: SessionStore, db: SessionDB
+) -> None:
+    entry = entry_of(expired)
+    assert expired.claim_expiry(entry)
+    expired.update_session(KEY)
+    assert not expired.set_expiry_finalized(entry)
+    assert not entry_of(expired).expiry_finalized
+    assert ended(db, entry.session_id) is None
+
+
+def test_an_expired_session_that_has_given_way_already_is_not_marked(
+    expired: SessionStore,
+) -> None:
+    entry = entry_of(expired)
+    assert expired.claim_expiry(entry)
+    expired.reset_session(KEY)
+    assert not expired.claim_expiry(entry)
+    assert not expired.set_expiry_finalized(entry)
+    assert not entry_of(expired).expiry_finalized
+
+
+def test_what_another_process_is_telling_is_not_told_by_a_message_too(
+    expired: SessionStore, make: Any, db: SessionDB
+) -> None:
+    told: Told = []
+    other = make(db, config=IDLE, hooks=listen(told))
+    assert expired.claim_expiry(entry_of(expired))
+    new = other.get_or_create_session(chat())
+    assert told == [("reset", new.session_id)]
+
+
+# Hermes
+
+
+def test_on_a_hermes_home_nothing_is_marked_as_expired(
+    make: Any, hermes: SessionDB, clock: Clock
+) -> None:
+    store = make(hermes, config=IDLE)
+    session_id = begun(store, hermes)
+    clock.advance(minutes=61)
+    entry = entry_of(store)
+    assert store.claim_expiry(entry)
+    assert not store.set_expiry_finalized(entry)
+    assert entry_of(store) == entry
+    row = hermes.get_session(session_id)
+    assert row is not None
+    assert (row["expiry_finalized"], row["end_reason"]) == (0, None)
+
+
+def test_on_a_hermes_home_a_process_tells_an_expiry_once(
+    make: Any, hermes: SessionDB, clock: Clock
+) -> None:
+    told: Told = []
+    store = make(hermes, config=IDLE, hooks=listen(told))
+    begun(store, hermes)
+    clock.advance(minutes=61)
+    entry = entry_of(store)
+    store.set_expiry_finalized(entry)
+    assert not store.claim_expiry(entry)
+    new = store.get_or_create_session(chat())
+    assert told == [("reset", new.session_id)]
+
+
+# Turns
+
+
+def test_a_turn_keeps_its_session_in_whatever_process_it_is(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    store, other = make(db, config=DAILY), make(db, config=DAILY)
+    clock.advance(hours=15, minutes=59)
+    session_id = begun(store, db)
+    token = store.begin_turn(KEY, session_id)
+    clock.advance(minutes=2)
+    assert other.is_in_turn(entry_of(other))
+    assert not other.claim_expiry(entry_of(other))
+    assert other.get_or_create_session(chat()).session_id == session_id
+    assert store.end_turn(KEY, session_id, token=token)
+    assert not other.is_in_turn(entry_of(other))
+    assert other.get_or_create_session(chat()).session_id == session_id
+
+
+def test_a_turn_that_has_failed_keeps_its_session_no_longer(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    store = make(db, config=IDLE)
+    token = store.begin_turn(KEY, begun(store, db))
+    clock.advance(minutes=61)
+    before = entry_of(store).updated_at
+    assert store.drop_turn(KEY, token)
+    assert not store.drop_turn(KEY, token)
+    assert entry_of(store).updated_at == before
+    assert store.claim_expiry(entry_of(store))
+
+
+def test_a_later_turn_goes_on_when_the_one_before_it_ends(
+    store: SessionStore, db: SessionDB
+) -> None:
+    session_id = begun(store, db)
+    first = store.begin_turn(KEY, session_id)
+    store.begin_turn(KEY, session_id)
+    store.end_turn(KEY, session_id, token=first)
+    assert not store.drop_turn(KEY, first)
+    assert store.is_in_turn(entry_of(store))
+
+
+def test_a_turn_in_a_session_that_the_chat_has_left_is_not_noted(
+    store: SessionStore, db: SessionDB
+) -> None:
+    old = begun(store, db)
+    store.reset_session(KEY)
+    store.begin_turn(KEY, old)
+    assert not store.is_in_turn(entry_of(store))
+
+
+def test_a_turn_takes_its_session_from_who_was_about_to_end_it(expired: SessionStore) -> None:
+    entry = entry_of(expired)
+    assert expired.claim_expiry(entry)
+    token = expired.begin_turn(KEY, entry.session_id)
+    expired.drop_turn(KEY, token)
+    assert not expired.set_expiry_finalized(entry)
+
+
+def test_a_turn_of_a_dead_process_keeps_nothing(
+    expired: SessionStore, dead: str, clock: Clock
+) -> None:
+    entry = entry_of(expired)
+    notes.TURN.put(entry, dead, clock())
+    expired.save(entry)
+    assert not expired.is_in_turn(entry)
+    assert expired.claim_expiry(entry)
+
+
+@pytest.mark.parametrize("token", ["of another program", "pid=1:host=elsewhere:agent=mcp-sessions"])
+def test_a_turn_of_which_nothing_is_known_counts_for_some_hours(
+    expired: SessionStore, clock: Clock, token: str
+) -> None:
+    entry = entry_of(expired)
+    notes.TURN.put(entry, token, clock())
+    expired.save(entry)
+    clock.advance(hours=5, minutes=59)
+    assert not expired.claim_expiry(entry)
+    clock.advance(minutes=1)
+    assert expired.claim_expiry(entry)
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        {"active_turn_token": None, "active_turn_started_at": None},
+        {"active_turn_token": "t", "active_turn_started_at": "then"},
+        {"active_turn_token": "t"},
+        {"active_turn_token": 7, "active_turn_started_at": "2026-03-10T12:00:00"},
+    ],
+)
+def test_a_note_that_says_nothing_keeps_nothing(
+    expired: SessionStore, db: SessionDB, folder: Path, noted: dict[str, Any]
+) -> None:
+    put_row(db, folder, rows(db, folder)[KEY] | noted)
+    assert expired.claim_expiry(entry_of(expired))
+
+
+def test_a_turn_survives_the_rotation_of_its_session(store: SessionStore, db: SessionDB) -> None:
+    old = begun(store, db)
+    store.begin_turn(KEY, old)
+    store.follow(KEY, old, "next")
+    assert store.is_in_turn(entry_of(store))
+
+
+def test_where_an_agent_is_at_work_nothing_was_interrupted(
+    store: SessionStore, db: SessionDB
+) -> None:
+    store.begin_turn(KEY, begun(store, db))
+    assert store.suspend_recently_active() == 0
+
+
+def test_a_turn_is_noted_as_newer_releases_of_hermes_do(
+    store: SessionStore, db: SessionDB, folder: Path, clock: Clock
+) -> None:
+    token = store.begin_turn(KEY, begun(store, db))
+    noted = json.loads(json.dumps(rows(db, folder)[KEY]))
+    assert noted["active_turn_token"] == token
+    assert noted["active_turn_started_at"] == clock().isoformat()

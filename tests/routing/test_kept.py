@@ -1,0 +1,116 @@
+"""What the session store does not know and keeps: metadata, unknown fields, strange keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from tests.routing.chats import (
+    IDLE,
+    KEY,
+    chat,
+    file_entries,
+    ids,
+    put_row,
+    read_file,
+    rows,
+    stored,
+    write_file,
+)
+
+# The explanation and other metadata
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_the_explanation_comes_first_and_is_no_entry(
+    make: Any, db: SessionDB, folder: Path, mirrored: bool
+) -> None:
+    store = make(db if mirrored else None)
+    store.get_or_create_session(chat())
+    name, text = next(iter(read_file(folder).items()))
+    assert name == "_README"
+    assert "state.db" in text
+    assert "hermes sessions list" in text
+    assert list(ids(make(db if mirrored else None))) == [KEY]
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_metadata_is_skipped_by_readers_and_kept_by_writers(
+    make: Any, db: SessionDB, folder: Path, with_db: bool
+) -> None:
+    metadata = {"_README": "theirs", "_note": stored("no session"), "_x": [1, None]}
+    write_file(folder, {**metadata, KEY: stored("s1")})
+    store = make(db if with_db else None)
+    assert list(ids(store)) == [KEY]
+    assert store.get("_note") is None
+    assert store.lookup_by_session_id("no session") is None
+    store.reset_session(KEY)
+    store.close()
+    found = read_file(folder)
+    assert next(iter(found)) == "_README"
+    assert {key: value for key, value in found.items() if key[0] == "_"} == metadata
+
+
+def test_metadata_in_the_table_is_no_entry_and_is_kept(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    put_row(db, folder, stored("no session"), "_note")
+    store = make(db)
+    store.get_or_create_session(chat())
+    assert list(ids(store)) == [KEY]
+    assert "_note" in rows(db, folder)
+    assert list(file_entries(folder)) == [KEY]
+
+
+def test_a_session_may_have_an_id_that_begins_with_a_line(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    put_row(db, folder, stored("_s1"))
+    assert ids(make(db)) == {KEY: "_s1"}
+
+
+# Entries
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_unknown_fields_survive_every_change_of_their_session(
+    make: Any, db: SessionDB, folder: Path, with_db: bool
+) -> None:
+    write_file(folder, {KEY: stored(future={"a": [1]}, origin=chat().to_dict() | {"later": 1})})
+    store = make(db if with_db else None)
+    store.get_or_create_session(chat())
+    store.suspend_session(KEY)
+    store.close()
+    found = file_entries(folder)[KEY]
+    assert (found["future"], found["origin"]["later"]) == ({"a": [1]}, 1)
+    store.follow(KEY, "s1", "rotated")
+    store.close()
+    assert file_entries(folder)[KEY] == found | {"session_id": "rotated"}
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_an_entry_may_stand_under_another_key_than_its_own(
+    make: Any, db: SessionDB, folder: Path, with_db: bool
+) -> None:
+    own = "agent:main:telegram:dm:own"
+    write_file(folder, {KEY: stored("s1", own)})
+    store = make(db if with_db else None, config=IDLE)
+    entry = store.get_or_create_session(chat())
+    assert (entry.session_id, entry.session_key) == ("s1", own)
+    entry.total_tokens = 3
+    store.save(entry)
+    store._now.advance(minutes=61)
+    assert store.claim_expiry(entry)
+    assert store.set_expiry_finalized(entry)
+    assert store.suspend_session(KEY)
+    reset = store.reset_session(KEY)
+    assert reset is not None
+    store.close()
+    assert list(file_entries(folder)) == [KEY]
+    assert ids(store) == {KEY: reset.session_id}
+    store._now.advance(days=10)
+    assert store.prune_old_entries(5) == 1
+    assert file_entries(folder) == {}

@@ -1,0 +1,105 @@
+"""What is noted of a session: interruptions, the end of a turn, its expiry."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core import SessionStore
+from tests.routing.chats import (
+    KEY,
+    Clock,
+    chat,
+)
+
+# Suspension and interruption
+
+
+def test_a_suspended_session_is_not_marked_as_interrupted(any_store: SessionStore) -> None:
+    any_store.get_or_create_session(chat())
+    any_store.suspend_session(KEY)
+    assert not any_store.mark_resume_pending(KEY)
+    entry = any_store.get(KEY)
+    assert entry is not None
+    assert not entry.resume_pending
+
+
+def test_an_interruption_is_marked_with_its_reason_and_cleared(
+    any_store: SessionStore, clock: Clock
+) -> None:
+    any_store.get_or_create_session(chat())
+    assert any_store.mark_resume_pending(KEY, "shutdown_timeout")
+    entry = any_store.get(KEY)
+    assert entry is not None
+    assert (entry.resume_reason, entry.last_resume_marked_at) == ("shutdown_timeout", clock.time)
+    assert any_store.clear_resume_pending(KEY)
+    assert not any_store.clear_resume_pending(KEY)
+    entry = any_store.get(KEY)
+    assert entry is not None
+    assert (entry.resume_pending, entry.resume_reason, entry.last_resume_marked_at) == (
+        False,
+        None,
+        None,
+    )
+
+
+def test_what_was_active_just_before_a_crash_is_marked_as_interrupted(
+    store: SessionStore, clock: Clock
+) -> None:
+    for name in ("old", "suspended", "marked", "recent"):
+        store.get_or_create_session(chat(name))
+        clock.advance(seconds=0 if name != "old" else 121)
+    store.suspend_session("agent:main:telegram:dm:suspended")
+    store.mark_resume_pending("agent:main:telegram:dm:marked", "restart_timeout")
+    assert store.suspend_recently_active() == 1
+    reasons = {key.rpartition(":")[2]: e.resume_reason for key, e in store.entries().items()}
+    assert reasons == {
+        "old": None,
+        "suspended": None,
+        "marked": "restart_timeout",
+        "recent": "restart_interrupted",
+    }
+
+
+@pytest.mark.parametrize(
+    "verb", ["suspend_session", "mark_resume_pending", "clear_resume_pending", "update_session"]
+)
+def test_a_mark_on_a_chat_without_a_route_is_none(any_store: SessionStore, verb: str) -> None:
+    assert not getattr(any_store, verb)(KEY)
+    assert any_store.entries() == {}
+
+
+# The end of a turn
+
+
+def test_the_end_of_a_turn_consumes_the_marks_of_its_beginning(
+    store: SessionStore, clock: Clock
+) -> None:
+    session_id = store.get_or_create_session(chat()).session_id
+    store.suspend_session(KEY)
+    session_id = store.get_or_create_session(chat()).session_id
+    store.mark_resume_pending(KEY)
+    clock.advance(seconds=5)
+    entry = store.end_turn(KEY, session_id, 77)
+    assert entry is not None
+    assert (entry.was_auto_reset, entry.auto_reset_reason, entry.resume_pending) == (
+        False,
+        None,
+        False,
+    )
+    assert (entry.last_prompt_tokens, entry.updated_at) == (77, clock.time)
+
+
+def test_a_turn_that_was_not_finished_makes_no_interruption_good(store: SessionStore) -> None:
+    session_id = store.get_or_create_session(chat()).session_id
+    store.mark_resume_pending(KEY)
+    entry = store.end_turn(KEY, session_id, finished=False)
+    assert entry is not None
+    assert entry.resume_pending
+
+
+def test_the_end_of_a_turn_in_another_session_is_not_noted(store: SessionStore) -> None:
+    old = store.get_or_create_session(chat()).session_id
+    store.reset_session(KEY)
+    before = store.get(KEY)
+    assert store.end_turn(KEY, old, 77) is None
+    assert store.get(KEY) == before

@@ -1,0 +1,265 @@
+"""The mirror: one changed row each, true when it matters, and optional."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB, SessionStore, _files
+from session_core.routing import later, table
+from tests.routing.chats import (
+    KEY,
+    OTHER,
+    UNMIRRORED,
+    chat,
+    count_writes,
+    file_entries,
+    put_row,
+    rows,
+    stored,
+    wait_until,
+    write_file,
+    written,
+)
+
+# What a change writes
+
+
+def test_one_changed_entry_is_one_row(make: Any, db: SessionDB, hold_mirror: None) -> None:
+    store = make(db)
+    for number in range(20):
+        store.get_or_create_session(chat(number))
+    count_writes(db)
+    key = "agent:main:telegram:dm:7"
+    store.get_or_create_session(chat(7))
+    assert written(db) == []  # nothing about it has changed
+    store._now.advance(seconds=1)
+    for change in (
+        lambda: store.get_or_create_session(chat(7)),
+        lambda: store.suspend_session(key),
+        lambda: store.reset_session(key),
+        lambda: store.update_session(key, 5),
+        lambda: store.mark_resume_pending(key),
+        lambda: store.clear_resume_pending(key),
+        lambda: store.begin_turn(key, store.peek_session_id(key)),
+        lambda: store.end_turn(key, store.peek_session_id(key)),
+        lambda: store.follow(key, store.peek_session_id(key), "rotated"),
+    ):
+        change()
+        assert written(db) == [("UPDATE", key)]
+
+
+@pytest.mark.parametrize("with_db", [True, False])
+def test_a_text_that_is_the_same_is_not_written_again(
+    make: Any, db: SessionDB, folder: Path, with_db: bool
+) -> None:
+    store = make(db if with_db else None)
+    store.get_or_create_session(chat())
+    store.suspend_session(KEY)
+    store.close()
+    count_writes(db)
+    before = (folder / "sessions.json").stat()
+    store.suspend_session(KEY)
+    entry = store.get(KEY)
+    assert entry is not None
+    store.save(entry, urgent=True)
+    store.close()
+    after = (folder / "sessions.json").stat()
+    assert written(db) == []
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def _save_elsewhere(store: SessionStore) -> bool:
+    entry = store.get(KEY)
+    assert entry is not None
+    entry.session_id = "elsewhere"
+    store.save(entry)
+    return True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda store: store.get_or_create_session(chat(44)), id="a new chat"),
+        pytest.param(lambda store: store.reset_session(KEY), id="a reset"),
+        pytest.param(lambda store: store.switch_session(KEY, "target"), id="a switch"),
+        pytest.param(
+            lambda store: store.follow(KEY, store.peek_session_id(KEY), "x"), id="a rotation"
+        ),
+        pytest.param(_save_elsewhere, id="a saved entry"),
+        pytest.param(lambda store: store.remove({KEY: store.get(KEY)}), id="a removal"),
+        pytest.param(
+            lambda store: store._now.advance(days=9) or store.prune_old_entries(3), id="a pruning"
+        ),
+    ],
+)
+def test_the_mirror_is_true_when_a_change_of_a_session_returns(
+    make: Any,
+    db: SessionDB,
+    folder: Path,
+    hold_mirror: None,
+    change: Callable[[SessionStore], object],
+) -> None:
+    store = make(db)
+    for chat_id in (42, 43):
+        store.get_or_create_session(chat(chat_id))
+    db.create_session("target", "cli")
+    store.suspend_session(OTHER)
+    assert change(store)
+    assert file_entries(folder) == rows(db, folder)
+    assert list(file_entries(folder)) == list(rows(db, folder))
+
+
+def test_the_mirror_follows_an_ordinary_change_soon(
+    make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert table.MIRROR_DELAY_S < 1
+    monkeypatch.setattr(table, "MIRROR_DELAY_S", 0.01)
+    store = make(db)
+    store.get_or_create_session(chat())
+    store.suspend_session(KEY)
+    timer = store._copies._later._timer
+    if timer is not None:
+        timer.join(10)
+    assert file_entries(folder)[KEY]["suspended"]
+
+
+def test_the_mirror_is_true_after_close(
+    make: Any, db: SessionDB, folder: Path, hold_mirror: None
+) -> None:
+    store = make(db)
+    store.get_or_create_session(chat())
+    store.suspend_session(KEY)
+    assert not file_entries(folder)[KEY]["suspended"]
+    store.close()
+    assert file_entries(folder)[KEY]["suspended"]
+    assert store._copies._later._timer is None
+
+
+def test_the_mirror_is_true_after_a_process_that_did_not_close(home_path: Path) -> None:
+    code = """
+import sys
+from session_core import SessionDB, SessionSource, SessionStore
+store = SessionStore(sys.argv[1] + "/sessions", db=SessionDB(sys.argv[1] + "/state.db"))
+store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
+store.suspend_session("agent:main:telegram:dm:42")
+"""
+    subprocess.run([sys.executable, "-c", code, str(home_path)], check=True)
+    assert file_entries(home_path / "sessions")[KEY]["suspended"]
+
+
+def test_the_mirror_is_the_table_to_the_letter(make: Any, db: SessionDB, folder: Path) -> None:
+    names = ['"quoted"', "back\\slash", "旅行", "tab\t", "line\n", "\x7f", "\x01", "é", "🚀", "/"]
+    store = make(db)
+    for name in names:
+        store.get_or_create_session(chat(name, chat_name=name))
+    assert file_entries(folder) == rows(db, folder)
+    kept = store.entries()
+    store.remove({key: kept[key] for key in list(kept)[::2]})
+    assert list(file_entries(folder)) == list(rows(db, folder)) == list(kept)[1::2]
+
+
+def test_a_mirror_of_more_than_one_piece_is_the_table_to_the_letter(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    with db.transaction():
+        for number in range(2001):
+            key = f"agent:main:telegram:dm:{number}"
+            put_row(db, folder, stored(f"s{number}", key), key)
+    store = make(db)
+    store.reset_session("agent:main:telegram:dm:1000")
+    assert file_entries(folder) == rows(db, folder)
+    assert list(file_entries(folder)) == list(rows(db, folder))
+
+
+def test_the_mirror_is_only_for_its_owner(make: Any, db: SessionDB, folder: Path) -> None:
+    make(db).get_or_create_session(chat())
+    assert (folder / "sessions.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_stays_a_link(make: Any, db: SessionDB, folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "real.json"
+    target.write_text("{}")
+    folder.mkdir()
+    (folder / "sessions.json").symlink_to(target)
+    make(db).get_or_create_session(chat())
+    assert (folder / "sessions.json").is_symlink()
+    assert KEY in json.loads(target.read_text())
+
+
+# Without a mirror
+
+
+def test_a_mirror_that_is_turned_off_is_not_made(make: Any, db: SessionDB, folder: Path) -> None:
+    store = make(db, config=UNMIRRORED)
+    store.get_or_create_session(chat())
+    store.reset_session(KEY)
+    store.close()
+    assert not (folder / "sessions.json").exists()
+
+
+def test_a_stale_file_is_left_and_read_where_the_mirror_is_turned_off(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    path = write_file(folder, {KEY: stored("s1")})
+    before = path.read_bytes()
+    store = make(db, config=UNMIRRORED)
+    assert store.get_or_create_session(chat()).session_id == "s1"
+    store.close()
+    assert path.read_bytes() == before
+
+
+def test_a_file_without_what_is_removed_is_not_written(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    path = write_file(folder, {OTHER: stored("s2", OTHER)})
+    before = path.stat().st_mtime_ns, path.stat().st_ino
+    store = make(db, config=UNMIRRORED)
+    store.get_or_create_session(chat())
+    store.remove({KEY: store.entries()[KEY]})
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == before
+
+
+def test_a_mirror_that_could_not_be_written_is_tried_again(
+    make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(later, "RETRY_S", 0.001)
+    store, tried = make(db), []
+    real = _files.write_atomic
+
+    def full(*args: Any, **options: Any) -> None:
+        tried.append(args)
+        if len(tried) < 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*args, **options)
+
+    monkeypatch.setattr(_files, "write_atomic", full)
+    session_id = store.get_or_create_session(chat()).session_id
+    wait_until((folder / "sessions.json").exists)
+    assert file_entries(folder)[KEY]["session_id"] == session_id
+    assert len(tried) == 4
+
+
+def test_what_is_tried_again_is_not_waited_for(
+    make: Any, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_files, "write_atomic", full)
+    store = make(db)
+    before = set(threading.enumerate())
+    store.reset_session(store.get_or_create_session(chat()).session_key)
+    waiting = set(threading.enumerate()) - before
+    assert waiting
+    assert all(thread.daemon for thread in waiting)
+    store.close()
+    wait_until(lambda: not waiting & set(threading.enumerate()))

@@ -1,0 +1,115 @@
+"""A home that was moved is found again, and no other one is taken for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Holder, SessionDB, SessionStore
+from tests.routing.chats import (
+    KEY,
+    OTHER,
+    Clock,
+    chat,
+    ids,
+    put_row,
+    rows,
+    stored,
+)
+
+
+@pytest.fixture
+def moved(make: Any, db: SessionDB, home_path: Path, tmp_path: Path) -> Path:
+    """A home with two chats that was moved to another folder, without its mirror."""
+    store = make(db)
+    for chat_id in (42, 43):
+        store.get_or_create_session(chat(chat_id))
+    store.close()
+    db.close()
+    there = tmp_path / "moved"
+    shutil.move(home_path, there)
+    (there / "sessions" / "sessions.json").unlink()
+    return there
+
+
+def open_moved(home: Path, clock: Clock, **options: Any) -> tuple[SessionDB, SessionStore]:
+    db = SessionDB(home / "state.db")
+    return db, SessionStore(home / "sessions", db=db, now=clock, **options)
+
+
+def test_a_moved_home_is_found_again(moved: Path, clock: Clock) -> None:
+    db, store = open_moved(moved, clock)
+    with db, store:
+        assert set(ids(store)) == {KEY, OTHER}
+        store.update_session(KEY)
+        assert set(rows(db, moved / "sessions")) == {KEY, OTHER}
+
+
+def test_what_was_removed_after_a_move_does_not_come_back(moved: Path, clock: Clock) -> None:
+    db, store = open_moved(moved, clock)
+    with db, store:
+        store.remove(store.entries())
+    db, store = open_moved(moved, clock)
+    with db, store:
+        assert ids(store) == {}
+
+
+def test_a_home_that_was_moved_twice_is_found_again(
+    moved: Path, clock: Clock, tmp_path: Path
+) -> None:
+    db, store = open_moved(moved, clock)
+    with db, store:
+        new = store.reset_session(KEY)
+        assert new is not None
+    shutil.move(moved, tmp_path / "again")
+    db, store = open_moved(tmp_path / "again", clock)
+    with db, store:
+        assert store.peek_session_id(KEY) == new.session_id
+        assert len(ids(store)) == 2
+
+
+def test_the_routes_of_a_home_that_is_still_there_are_not_taken(
+    make: Any, db: SessionDB, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    put_row(db, elsewhere, stored("theirs"))
+    assert ids(make(db)) == {}
+
+
+def test_the_routes_of_another_kind_of_scope_are_not_taken(make: Any, db: SessionDB) -> None:
+    for scope in ("", "a name", "C:\\hermes\\sessions"):
+        db.save_gateway_routing_entry(KEY, json.dumps(stored()), scope=scope, expect=None)
+    assert ids(make(db)) == {}
+
+
+def test_a_store_whose_folder_is_out_of_sight_keeps_its_routes(
+    make: Any, db: SessionDB, home_path: Path, clock: Clock
+) -> None:
+    """Another container does not see the folder, or its disk is not there for a moment."""
+    gone = home_path / "gone"
+    gone.mkdir()
+    running = SessionStore(gone / "sessions", db=db, now=clock)
+    with running:
+        theirs = running.get_or_create_session(chat()).session_id
+        gone.rename(home_path / "hidden")
+        store = make(db)
+        store.get_or_create_session(chat(43))
+        assert store.peek_session_id(KEY) == theirs
+        (home_path / "hidden").rename(gone)
+        assert ids(running) == {KEY: theirs}
+
+
+def test_a_home_that_another_process_has_open_keeps_its_former_routes(
+    moved: Path, clock: Clock, home_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, store = open_moved(moved, clock)
+    monkeypatch.setattr(SessionDB, "holders", lambda _: [Holder(1, "another")])
+    with db, store:
+        store.update_session(KEY)
+        assert set(ids(store)) == {KEY, OTHER}
+        assert set(rows(db, home_path / "sessions")) == {KEY, OTHER}

@@ -1,0 +1,105 @@
+"""Homes of Hermes without the table: sessions change first, then the file, and a crash between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Busy, SessionDB, SessionStore
+from tests.homes import connect, hermes_database
+from tests.routing.chats import KEY, begun, chat, ended, file_entries
+
+
+@pytest.fixture(params=[16, 17], ids=["sessions know no chats", "sessions know their chats"])
+def older(request: pytest.FixtureRequest, home_path: Path) -> Iterator[SessionDB]:
+    """The state database of a Hermes home that has no table of routes."""
+    hermes_database(home_path / "state.db", request.param)
+    with SessionDB(home_path / "state.db", patience_s=0.05) as db:
+        yield db
+
+
+@pytest.fixture
+def store(make: Any, older: SessionDB) -> SessionStore:
+    """A store on that home."""
+    store: SessionStore = make(older)
+    return store
+
+
+def target(db: SessionDB) -> str:
+    """Add a session that has ended, to which somebody switches."""
+    db.append_message("target", "user", "said before", create={"source": "telegram"})
+    db.end_session("target", "cli_close")
+    return "target"
+
+
+CHANGES = {
+    "a reset": lambda store: store.reset_session(KEY),
+    "an automatic reset": lambda store: store.get_or_create_session(chat(), force_new=True),
+    "a switch": lambda store: store.switch_session(KEY, "target"),
+    "a rotation": lambda store: store.follow(KEY, store.peek_session_id(KEY), "target"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_route_stays_where_it_is_while_the_sessions_cannot_change(
+    store: SessionStore, older: SessionDB, folder: Path, change: Callable[[SessionStore], object]
+) -> None:
+    first = begun(store, older)
+    target(older)
+    before = file_entries(folder)
+    with connect(older.path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Busy):
+            change(store)
+    assert file_entries(folder) == before
+    assert ended(older, first) is None
+    assert store.get_or_create_session(chat()).session_id == first
+
+
+def test_a_reset_that_died_before_its_route_was_stored_is_done_by_the_next_message(
+    store: SessionStore, older: SessionDB
+) -> None:
+    first = begun(store, older)
+    older.promote_to_session_reset(first, "session_reset")
+    second = store.get_or_create_session(chat()).session_id
+    assert second != first
+    assert ended(older, first) == "session_reset"
+    assert store.get_or_create_session(chat()).session_id == second
+
+
+@pytest.mark.parametrize("look", [True, False], ids=["looked at", "not looked at"])
+def test_a_switch_that_died_before_its_route_was_stored_loses_no_conversation(
+    store: SessionStore, older: SessionDB, look: bool
+) -> None:
+    first = begun(store, older)
+    session_id = target(older)
+    entry = store.get(KEY)
+    assert entry is not None
+    older.promote_to_session_reset(first, "session_switch")
+    older.reopen_session(session_id)
+    older.record_gateway_session_peer(session_id, **_peer(store, entry))
+    if look:
+        store.check_against_state()
+    found = store.get_or_create_session(chat()).session_id
+    assert found in {first, session_id}
+    assert ended(older, found) is None
+
+
+def test_a_chat_stays_in_a_session_that_another_chat_has_left(
+    store: SessionStore, older: SessionDB
+) -> None:
+    first = begun(store, older)
+    session_id = target(older)
+    store.get_or_create_session(chat(43))
+    store.switch_session("agent:main:telegram:dm:43", first)
+    store.switch_session("agent:main:telegram:dm:43", session_id)
+    assert store.get_or_create_session(chat()).session_id == first
+
+
+def _peer(store: SessionStore, entry: Any) -> dict[str, Any]:
+    fields = store.session_fields(entry)
+    fields.pop("profile_name", None)
+    return fields

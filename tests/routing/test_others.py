@@ -1,0 +1,194 @@
+"""Looking at the routes, and who else changes them: another process, a live gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Conflict, Denied, InvalidInput, SessionDB, SessionEntry, SessionStore
+from session_core.settings import GatewayConfig
+from tests.routing.chats import (
+    BOTH,
+    IDLE,
+    KEY,
+    NONE,
+    Clock,
+    chat,
+    file_entries,
+    put_row,
+    rows,
+    stored,
+)
+
+# Looking
+
+
+def test_entries_are_found_by_their_session(any_store: SessionStore) -> None:
+    for name in ("a", "b"):
+        any_store.get_or_create_session(chat(name))
+    key = "agent:main:telegram:dm:b"
+    session_id = any_store.peek_session_id(key)
+    assert session_id is not None
+    found = any_store.lookup_by_session_id(session_id)
+    assert found is not None
+    assert found.session_key == key
+    assert any_store.lookup_by_session_id("none") is None
+    assert any_store.peek_session_id("none") is None
+
+
+def test_entries_are_listed_newest_first_and_by_activity(
+    any_store: SessionStore, clock: Clock
+) -> None:
+    for name in ("a", "b", "c"):
+        any_store.get_or_create_session(chat(name))
+        clock.advance(minutes=10)
+    names = [entry.session_key[-1] for entry in any_store.list_sessions()]
+    recent = [entry.session_key[-1] for entry in any_store.list_sessions(active_minutes=20)]
+    assert (names, recent) == (["c", "b", "a"], ["c", "b"])
+
+
+@pytest.mark.parametrize(("config", "ends"), [(NONE, False), (IDLE, True), (BOTH, True)])
+def test_whether_a_session_ever_ends_is_said_by_its_policy(
+    make: Any, db: SessionDB, config: GatewayConfig, ends: bool
+) -> None:
+    store = make(db, config=config)
+    assert store.is_session_finalizable(store.get_or_create_session(chat())) is ends
+
+
+# Another process
+
+
+def test_a_change_of_another_process_is_seen(any_store: SessionStore, make: Any) -> None:
+    any_store.get_or_create_session(chat())
+    other = make(any_store.db)
+    reset = other.reset_session(KEY)
+    assert reset is not None
+    assert any_store.peek_session_id(KEY) == reset.session_id
+    assert any_store.get_or_create_session(chat()).session_id == reset.session_id
+
+
+def test_a_lost_update_is_a_conflict(any_store: SessionStore, make: Any) -> None:
+    any_store.get_or_create_session(chat())
+    stale = any_store.get(KEY)
+    assert stale is not None
+    make(any_store.db).suspend_session(KEY)
+    stale.total_tokens = 5
+    with pytest.raises(Conflict):
+        any_store.save(stale)
+    entry = any_store.get(KEY)
+    assert entry is not None
+    assert (entry.suspended, entry.total_tokens) == (True, 0)
+
+
+def test_a_new_entry_does_not_take_the_place_of_another(
+    any_store: SessionStore,
+) -> None:
+    entry = any_store.get_or_create_session(chat())
+    entry.stored = None
+    entry.session_id = "another"
+    with pytest.raises(Conflict):
+        any_store.save(entry)
+
+
+# A live gateway
+
+
+def live_gateway(home: Path, pid: int) -> None:
+    """Say that a gateway lives, as it says it itself."""
+    argv = ["hermes", "gateway", "run"]
+    record = {"pid": pid, "kind": "hermes-gateway", "argv": argv}
+    (home / "gateway.pid").write_text(json.dumps(record))
+
+
+@pytest.fixture
+def gateway(home_path: Path) -> Any:
+    """A process that looks like a live gateway of this home."""
+    code = "import sys; print('up', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, "hermes", "gateway", "run"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        live_gateway(home_path, process.pid)
+        yield process
+        process.kill()
+
+
+def test_beside_a_live_gateway_routes_are_read_and_not_changed(
+    make: Any, hermes: SessionDB, gateway: Any, folder: Path
+) -> None:
+    put_row(hermes, folder, stored())
+    store = make(hermes)
+    entry = store.get(KEY)
+    assert entry is not None
+    before = rows(hermes, folder)
+    changes = (
+        lambda: store.get_or_create_session(chat()),
+        lambda: store.reset_session(KEY),
+        lambda: store.suspend_session(KEY),
+        lambda: store.save(entry),
+        lambda: store.prune_old_entries(1),
+        lambda: store.remove(store.entries()),
+        lambda: store.follow(KEY, "s1", "s2"),
+        store.check_against_state,
+    )
+    entry.total_tokens = 9
+    store._now.advance(days=30)
+    for change in changes:
+        with pytest.raises(Denied, match=rf"gateway \(pid {gateway.pid}\).*stop it"):
+            change()
+    assert rows(hermes, folder) == before
+    assert not (folder / "sessions.json").exists()
+
+
+def test_a_live_gateway_is_heeded_without_a_database_too(make: Any, gateway: Any) -> None:
+    with pytest.raises(Denied):
+        make().get_or_create_session(chat())
+
+
+def test_a_live_gateway_is_heeded_where_the_routes_are_in_another_folder(
+    hermes: SessionDB, gateway: Any, tmp_path: Path
+) -> None:
+    with SessionStore(tmp_path / "elsewhere" / "sessions", db=hermes) as store:
+        with pytest.raises(Denied, match="gateway"):
+            store.get_or_create_session(chat())
+        assert store.entries() == {}
+
+
+def test_a_gateway_that_embeds_the_store_is_not_refused(
+    make: Any, hermes: SessionDB, home_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_gateway(home_path, os.getpid())
+    monkeypatch.setattr("session_core.processes.argv", lambda _: ("hermes", "gateway", "run"))
+    assert make(hermes).get_or_create_session(chat()).session_key == KEY
+
+
+def test_a_time_that_no_calendar_has_lists_and_marks_all(any_store: SessionStore) -> None:
+    any_store.get_or_create_session(chat())
+    assert len(any_store.list_sessions(10**12)) == 1
+    assert any_store.suspend_recently_active(10**15) == 1
+
+
+def test_an_entry_that_would_never_be_read_is_refused(
+    any_store: SessionStore, clock: Clock
+) -> None:
+    entry = SessionEntry("_x", "s1", created_at=clock(), updated_at=clock())
+    with pytest.raises(InvalidInput, match="_x"):
+        any_store.save(entry)
+
+
+def test_a_store_is_opened_as_its_home_says(db: SessionDB, home_path: Path) -> None:
+    (home_path / "gateway.json").write_text('{"sessions_dir": "routes"}')
+    (home_path / "config.yaml").write_text("session_reset: {mode: daily}\n")
+    with SessionStore.open(home_path, db) as store:
+        assert store.config.default_reset_policy.mode == "daily"
+        entry = store.get_or_create_session(chat())
+    assert rows(db, home_path / "routes")[KEY]["session_id"] == entry.session_id
+    assert list(file_entries(home_path / "routes")) == [KEY]

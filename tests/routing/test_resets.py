@@ -1,0 +1,255 @@
+"""What puts a chat into another session: policies, resets, switches and rotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Conflict, NotFound, SessionDB, SessionStore
+from session_core.settings import GatewayConfig, SessionResetPolicy
+from tests.routing.chats import (
+    BOTH,
+    DAILY,
+    IDLE,
+    KEY,
+    NONE,
+    Clock,
+    begun,
+    chat,
+    ended,
+    put_row,
+    rows,
+    stored,
+)
+
+# Policies, through the store
+
+
+@pytest.mark.parametrize(
+    ("config", "at", "later", "reason"),
+    [
+        pytest.param(NONE, "12:00", {"days": 999}, None, id="none never resets"),
+        pytest.param(IDLE, "12:00", {"minutes": 60}, None, id="idle at the minute stays"),
+        pytest.param(IDLE, "12:00", {"minutes": 60, "microseconds": 1}, "idle", id="idle after it"),
+        pytest.param(DAILY, "04:00", {"hours": 23}, None, id="daily at the boundary stays"),
+        pytest.param(DAILY, "03:59", {"seconds": 60}, "daily", id="daily before the boundary"),
+        pytest.param(DAILY, "03:00", {"seconds": 3599}, None, id="daily before its hour"),
+        pytest.param(BOTH, "03:59", {"minutes": 5}, "daily", id="both by the day"),
+        pytest.param(BOTH, "03:00", {"hours": 3}, "idle", id="both by idling first"),
+        pytest.param(IDLE, "12:00", {"days": -1}, None, id="a time in the future stays"),
+    ],
+)
+def test_a_policy_resets_at_its_boundary(  # noqa: PLR0917 -- fixtures
+    make: Any,
+    db: SessionDB,
+    clock: Clock,
+    config: GatewayConfig,
+    at: str,
+    later: dict[str, int],
+    reason: str | None,
+) -> None:
+    store = make(db, config=config)
+    hour, minute = map(int, at.split(":"))
+    clock.time = clock.time.replace(hour=hour, minute=minute)
+    first = begun(store, db)
+    clock.advance(**later)
+    entry = store.get_or_create_session(chat())
+    assert (entry.session_id != first, entry.auto_reset_reason) == (bool(reason), reason)
+    assert ended(db, first) == reason
+
+
+def test_an_entry_without_a_platform_has_the_policy_of_its_key(
+    make: Any, db: SessionDB, folder: Path
+) -> None:
+    idle = SessionResetPolicy(mode="idle", idle_minutes=60)
+    put_row(db, folder, stored() | {"platform": None, "updated_at": "2026-03-10T10:59:00"})
+    store = make(db, config=GatewayConfig(reset_by_platform={"telegram": idle}))
+    entry = store.get(KEY)
+    assert entry is not None
+    assert store.is_session_expired(entry) == "idle"
+    assert store.is_session_finalizable(entry)
+    assert store.get_or_create_session(chat()).auto_reset_reason == "idle"
+
+
+@pytest.mark.parametrize("active", [lambda _: True, lambda _: 1 / 0])
+def test_a_chat_with_a_process_at_work_is_not_reset(
+    make: Any, db: SessionDB, clock: Clock, active: Any
+) -> None:
+    asked = []
+    store = make(
+        db, config=IDLE, has_active_processes_fn=lambda key: asked.append(key) or active(key)
+    )
+    first = store.get_or_create_session(chat())
+    clock.advance(days=2)
+    assert store.get_or_create_session(chat()).session_id == first.session_id
+    assert asked == [KEY]
+
+
+def test_a_reset_says_whether_there_was_activity(make: Any, db: SessionDB, clock: Clock) -> None:
+    store = make(db, config=IDLE)
+    store.get_or_create_session(chat())
+    clock.advance(hours=2)
+    assert not store.get_or_create_session(chat()).reset_had_activity
+    store.update_session(KEY, last_prompt_tokens=100)
+    clock.advance(hours=2)
+    assert store.get_or_create_session(chat()).reset_had_activity
+
+
+def test_a_reset_ends_what_its_agent_has_only_closed(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    store = make(db, config=IDLE)
+    first = begun(store, db)
+    db.end_session(first, "ws_orphan_reap")
+    clock.advance(hours=2)
+    store.get_or_create_session(chat())
+    assert ended(db, first) == "idle"
+
+
+# Reset and switch
+
+
+def test_a_reset_that_was_asked_for_begins_a_fresh_session(
+    any_store: SessionStore, clock: Clock
+) -> None:
+    first = any_store.get_or_create_session(chat(chat_name="Ann"))
+    clock.advance(minutes=1)
+    second = any_store.reset_session(KEY)
+    assert second is not None
+    assert second.session_id != first.session_id
+    assert (second.is_fresh_reset, second.was_auto_reset) == (True, False)
+    assert (second.created_at, second.display_name) == (clock.time, "Ann")
+    assert any_store.get(KEY) == second
+
+
+def test_a_reset_ends_the_session_and_the_model_that_was_asked_for(
+    store: SessionStore, db: SessionDB
+) -> None:
+    first = begun(store, db)
+    store.set_model_override(KEY, {"model": "m", "api_key": "secret"})
+    overridden = store.get(KEY)
+    assert overridden is not None
+    assert overridden.model_override == {"model": "m"}
+    entry = store.reset_session(KEY, display_name="Trip")
+    assert entry is not None
+    assert (entry.model_override, entry.display_name) == (None, "Trip")
+    assert ended(db, first) == "session_reset"
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(lambda store: store.reset_session(KEY), id="a reset"),
+        pytest.param(lambda store: store.switch_session(KEY, "target"), id="a switch"),
+        pytest.param(
+            lambda store: store.suspend_session(KEY) and store.get_or_create_session(chat()),
+            id="an automatic reset",
+        ),
+    ],
+)
+def test_another_session_begins_with_what_is_known_of_the_chat_and_nothing_of_the_old_one(
+    store: SessionStore, db: SessionDB, folder: Path, begin: Callable[[SessionStore], Any]
+) -> None:
+    """As in Hermes, whose newer fields say which turn is at work or what its prompt was."""
+    db.create_session("target", "telegram")
+    of_the_chat = {"display_name": "Ann", "platform": "telegram", "chat_type": "dm"}
+    of_the_session = {"active_turn_token": "t", "total_tokens": 5, "cost_status": "estimated"}
+    put_row(db, folder, stored(origin=chat().to_dict(), **of_the_chat, **of_the_session))
+    entry = begin(store)
+    assert (entry.extra, entry.total_tokens, entry.cost_status) == ({}, 0, "unknown")
+    kept = rows(db, folder)[KEY]
+    assert {name: kept[name] for name in of_the_chat} == of_the_chat
+    assert kept["origin"] == chat().to_dict()
+
+
+def test_a_reset_aims_at_the_continuation_that_the_route_has_missed(
+    store: SessionStore, db: SessionDB
+) -> None:
+    parent = begun(store, db)
+    db.end_session(parent, "compression")
+    db.create_session("tip", "telegram", parent_session_id=parent)
+    store.reset_session(KEY)
+    assert (ended(db, parent), ended(db, "tip")) == ("compression", "session_reset")
+
+
+def test_a_reset_of_a_chat_without_a_session_is_none(any_store: SessionStore) -> None:
+    assert any_store.reset_session(KEY) is None
+
+
+def test_a_switch_reopens_the_session_and_ends_the_other(
+    store: SessionStore, db: SessionDB
+) -> None:
+    first = begun(store, db)
+    db.create_session("target", "cli")
+    db.end_session("target", "cli_close")
+    entry = store.switch_session(KEY, "target")
+    assert entry is not None
+    assert entry.session_id == store.peek_session_id(KEY) == "target"
+    assert (ended(db, first), ended(db, "target")) == ("session_switch", None)
+    assert (entry.was_auto_reset, entry.is_fresh_reset) == (False, False)
+
+
+def test_a_switch_to_where_the_chat_is_reopens_that(store: SessionStore, db: SessionDB) -> None:
+    first = begun(store, db)
+    db.end_session(first, "cli_close")
+    assert store.switch_session(KEY, first) is not None
+    assert ended(db, first) is None
+
+
+def test_a_switch_to_a_session_that_is_not_there_changes_nothing(
+    store: SessionStore, db: SessionDB
+) -> None:
+    first = begun(store, db)
+    with pytest.raises(NotFound):
+        store.switch_session(KEY, "nowhere")
+    assert (store.peek_session_id(KEY), ended(db, first)) == (first, None)
+
+
+def test_a_switch_of_a_chat_without_a_route_is_none(store: SessionStore, db: SessionDB) -> None:
+    db.create_session("target", "cli")
+    assert store.switch_session(KEY, "target") is None
+
+
+# A rotation
+
+
+def test_a_rotation_is_followed_with_all_that_is_known_of_the_chat(
+    store: SessionStore, db: SessionDB
+) -> None:
+    old = begun(store, db, user_id="7", chat_name="Ann", thread_id="9")
+    db.create_session("child", "telegram", parent_session_id=old)
+    store.follow(f"{KEY}:9", old, "child")
+    row, parent = db.get_session("child"), db.get_session(old)
+    assert row is not None
+    assert parent is not None
+    carried = ("session_key", "chat_id", "chat_type", "thread_id", "user_id", "display_name")
+    names = (*carried, "origin_json", "source")
+    assert {name: row[name] for name in names} == {name: parent[name] for name in names}
+
+
+def test_a_rotation_to_the_same_id_writes_nothing(store: SessionStore, db: SessionDB) -> None:
+    old = begun(store, db)
+    before = db.get_gateway_routing_entry(KEY, scope=store._copies._scope)
+    cursor = db.changes().cursor
+    assert store.follow(KEY, old, old).session_id == old
+    assert db.get_gateway_routing_entry(KEY, scope=store._copies._scope) == before
+    assert db.changes(cursor).events == []
+
+
+def test_a_rotation_of_a_chat_that_is_elsewhere_by_now_is_a_conflict(
+    any_store: SessionStore,
+) -> None:
+    old = any_store.get_or_create_session(chat()).session_id
+    new = any_store.reset_session(KEY)
+    assert new is not None
+    with pytest.raises(Conflict):
+        any_store.follow(KEY, old, "child")
+    assert any_store.peek_session_id(KEY) == new.session_id
+
+
+def test_a_rotation_of_a_chat_without_a_route_is_not_found(any_store: SessionStore) -> None:
+    with pytest.raises(NotFound):
+        any_store.follow(KEY, "a", "b")

@@ -1,0 +1,194 @@
+"""Hooks of boundaries, as a store tells them: once, when stored, the old id before the new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Hooks, NotFound, SessionDB
+from session_core.settings import GatewayConfig
+from tests.routing.chats import (
+    DAILY,
+    IDLE,
+    KEY,
+    NONE,
+    begun,
+    chat,
+    put_row,
+    rows,
+)
+
+
+@pytest.fixture
+def told(make: Any, db: SessionDB) -> list[tuple[str, str, str | None]]:
+    """What the hooks of a store were told."""
+    return []
+
+
+@pytest.fixture
+def hooks(told: list[Any]) -> Hooks:
+    hooks = Hooks(group=None, report=lambda *_: None)
+    for hook in ("on_session_finalize", "on_session_reset"):
+        hooks.add(
+            hook,
+            lambda session_id, reason, _hook=hook: told.append((_hook[11:], session_id, reason)),
+        )
+    return hooks
+
+
+def test_a_reset_that_was_asked_for_is_told_once_old_before_new(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+) -> None:
+    store = make(db, hooks=hooks)
+    old = begun(store, db)
+    new = store.reset_session(KEY).session_id
+    assert told == [("finalize", old, "new_session"), ("reset", new, "new_session")]
+
+
+@pytest.mark.parametrize(
+    ("config", "prepare", "reason"),
+    [
+        (IDLE, lambda store: store._now.advance(hours=2), "idle"),
+        (DAILY, lambda store: store._now.advance(days=2), "daily"),
+        (NONE, lambda store: store.suspend_session(KEY), "suspended"),
+        (
+            DAILY,
+            lambda store: store.mark_resume_pending(KEY) and store._now.advance(hours=2),
+            "resume_pending_expired",
+        ),
+    ],
+)
+def test_an_automatic_reset_is_told_once_old_before_new(  # noqa: PLR0917 -- fixtures
+    make: Any,
+    db: SessionDB,
+    hooks: Hooks,
+    told: list[Any],
+    config: GatewayConfig,
+    prepare: Any,
+    reason: str,
+) -> None:
+    store = make(db, config=config, hooks=hooks)
+    old = begun(store, db)
+    prepare(store)
+    new = store.get_or_create_session(chat()).session_id
+    assert told == [("finalize", old, reason), ("reset", new, reason)]
+
+
+def test_the_end_of_a_session_that_was_marked_as_expired_is_not_told_again(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+) -> None:
+    first = make(db, config=IDLE)
+    begun(first, db)
+    first._now.advance(hours=2)
+    assert first.claim_expiry(first.get(KEY))
+    assert first.set_expiry_finalized(first.get(KEY))
+    store = make(db, config=IDLE, hooks=hooks)
+    new = store.get_or_create_session(chat()).session_id
+    assert told == [("reset", new, "idle")]
+
+
+def test_a_switch_is_told_there_and_back(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+) -> None:
+    store = make(db, hooks=hooks)
+    old = begun(store, db)
+    db.create_session("target", "cli")
+    for session_id in ("target", old, "target"):
+        store.switch_session(KEY, session_id)
+    why = "session_switch"
+    assert told == [
+        ("finalize", old, why),
+        ("reset", "target", why),
+        ("finalize", "target", why),
+        ("reset", old, why),
+        ("finalize", old, why),
+        ("reset", "target", why),
+    ]
+
+
+def test_a_switch_to_where_another_chat_has_begun_is_told(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+) -> None:
+    store = make(db, hooks=hooks)
+    old = begun(store, db)
+    store.get_or_create_session(chat("other"))
+    shared = store.reset_session("agent:main:telegram:dm:other").session_id
+    db.create_session(shared, "telegram")
+    told.clear()
+    store.switch_session(KEY, shared)
+    assert [event[:2] for event in told] == [("finalize", old), ("reset", shared)]
+
+
+def test_the_end_of_a_session_that_was_reopened_is_told_again(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+) -> None:
+    store = make(db, hooks=hooks)
+    old = begun(store, db)
+    hooks.once("on_session_finalize", session_id=old, platform="telegram")
+    db.end_session(old, "agent_close")
+    assert store.get_or_create_session(chat()).session_id == old
+    store.reset_session(KEY)
+    assert [told_of for told_of in told if told_of[1] == old] == [
+        ("finalize", old, None),
+        ("finalize", old, "new_session"),
+    ]
+
+
+def test_the_hooks_of_a_reset_are_told_when_it_is_stored(
+    make: Any, db: SessionDB, hooks: Hooks
+) -> None:
+    store = make(db, hooks=hooks)
+    begun(store, db)
+    seen: list[Any] = []
+    hooks.add(
+        "on_session_finalize",
+        lambda new_session_id: seen.append(store.peek_session_id(KEY) == new_session_id),
+    )
+    store.reset_session(KEY)
+    assert seen == [True]
+
+
+def test_no_hook_is_told_of_a_change_that_failed(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+) -> None:
+    store = make(db, hooks=hooks)
+    begun(store, db)
+    with pytest.raises(NotFound):
+        store.switch_session(KEY, "nowhere")
+    assert told == []
+
+
+def test_a_mirror_that_cannot_be_written_keeps_no_reset_and_no_hook_from_coming(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
+) -> None:
+    store = make(db, hooks=hooks)
+    begun(store, db)
+    (folder / "sessions.json").unlink()
+    (folder / "sessions.json").mkdir()
+    new = store.reset_session(KEY)
+    assert new is not None
+    assert store.peek_session_id(KEY) == new.session_id
+    assert len(told) == 2
+    assert any("mirror" in problem for problem in store.problems)
+
+
+def test_a_retry_tells_a_boundary_once(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
+) -> None:
+    """Another process is faster between what was read and what is written."""
+    store = make(db, hooks=hooks)
+    begun(store, db)
+    real, calls = store._heal, []
+
+    def heal(entry: Any) -> bool:
+        calls.append(entry)
+        if len(calls) == 1:
+            put_row(db, folder, rows(db, folder)[KEY] | {"total_tokens": 7})
+        return real(entry)
+
+    store._heal = heal
+    store.reset_session(KEY)
+    assert [hook for hook, *_ in told] == ["finalize", "reset"]
+    assert len(calls) == 2
