@@ -2,7 +2,7 @@
 
 A variable that was never set is looked up in `os.environ`; one that was cleared is not. The one
 variable that is also written to `os.environ` is the session id, for code that only looks there; it
-is right only for one turn at a time.
+is right only for one turn at a time, and what another turn has left there is not taken from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
@@ -68,7 +68,11 @@ def set_current_session_id(session_id: str | None) -> None:
 def get_session_env(name: str, default: str = "") -> str:
     """Return a session variable: of this context, else of the process, else the default."""
     value = _variables.get().get(name)
-    return os.environ.get(name, default) if value is None else value
+    if value is None:
+        value = os.environ.get(name)
+        if name == SESSION_ID and _is_left_behind(value):
+            return default
+    return default if value is None else value
 
 
 def current_session_id() -> str | None:
@@ -94,7 +98,8 @@ def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]
     try:
         yield
     finally:
-        _variables.reset(token)
+        with suppress(ValueError):  # it is left in another context, whose variables are its own
+            _variables.reset(token)
 
 
 def child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -105,10 +110,14 @@ def child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     variables = _variables.get()
     with _Process.lock:
         env = dict(os.environ)
-        foreign = _Process.has_contexts and env.get(SESSION_ID) == _Process.written
-    if foreign and SESSION_ID not in variables:
+    if SESSION_ID not in variables and _is_left_behind(env.get(SESSION_ID)):
         env.pop(SESSION_ID, None)
     return {**env, **variables, **(extra or {})}
+
+
+def _is_left_behind(session_id: str | None) -> bool:
+    """Whether an id of the environment is what another turn has left there."""
+    return _Process.has_contexts and session_id == _Process.written
 
 
 def _named(name: str) -> str:

@@ -16,12 +16,16 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
 if TYPE_CHECKING:
     import asyncio
 
 T = TypeVar("T")
+
+_beside: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
+    "loop_beside", default=None
+)
 
 Report = Callable[[str, BaseException | None], None]
 """Is told what went wrong in code that is not ours; the error is None where time was up."""
@@ -37,7 +41,7 @@ def log_fault(what: str, error: BaseException | None) -> None:
 
 
 class Call:
-    """One call, begun at once; `wait` says how it went.
+    """One call, begun at once or once another one has ended; `wait` says how it went.
 
     What it returns is awaited where that is needed: on `loop` where one is given, else on a loop
     of its own.
@@ -49,26 +53,34 @@ class Call:
         bound_s: float,
         loop: asyncio.AbstractEventLoop | None = None,
         on_error: Callable[[BaseException], None] | None = None,
+        *,
+        after: Call | None = None,
     ) -> None:
+        self._bound_s = bound_s
         self._deadline = time.monotonic() + bound_s
         self._loop = loop
         self._on_error = on_error
+        self._lock = threading.Lock()
+        self._next: Call | None = None
         self._ended = threading.Event()
         self._timed_out = False
         self.error: BaseException | None = None
         context = contextvars.copy_context()
-        thread = threading.Thread(
+        self._thread = threading.Thread(
             target=context.run, args=(self._work, function), name="isolated call", daemon=True
         )
-        try:
-            thread.start()
-        except RuntimeError as error:  # there are too many threads, or the process is ending
-            self._fail(error)
+        if after is None or not after.goes_before(self):
+            self.begin()
 
     @property
     def running(self) -> bool:
-        """Whether its thread is still at work."""
+        """Whether it is still at work, or waits to be."""
         return not self._ended.is_set()
+
+    @property
+    def late(self) -> bool:
+        """Whether its time is up, and it has not ended."""
+        return self.running and not self._left()
 
     def wait(self) -> How | None:
         """Wait until it has ended or its time is up; return what went wrong."""
@@ -79,6 +91,26 @@ class Call:
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
+    def goes_before(self, call: Call) -> bool:
+        """Let another one begin when this one has ended; return whether it has not."""
+        with self._lock:
+            if self.running:
+                self._next = call
+            return self.running
+
+    def begin(self) -> None:
+        """Begin, where it waited for another one."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # there are too many threads, or the process is ending
+            self._fail(error)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._ended.set()
+        if self._next is not None:
+            self._next.begin()
+
     def _work(self, function: Callable[[], object]) -> None:
         try:
             result = function()
@@ -87,7 +119,7 @@ class Call:
         except BaseException as error:  # noqa: BLE001 -- even an exit of the process ends here
             self._fail(error)
         else:
-            self._ended.set()
+            self._end()
 
     def _fail(self, error: BaseException) -> None:
         self.error = error
@@ -95,7 +127,7 @@ class Call:
             if self._on_error is not None:
                 self._on_error(error)
         finally:
-            self._ended.set()
+            self._end()
 
     def _await(self, result: Awaitable[object]) -> None:
         import asyncio  # noqa: PLC0415 -- only who has async hooks pays for it
@@ -110,46 +142,71 @@ class Call:
         except RuntimeError:
             waiting.close()
             raise
-        done, _ = concurrent.futures.wait({future}, timeout=self._left())
-        if done:
-            future.result()
-        else:
+        done, _ = concurrent.futures.wait({future}, timeout=self._bound_s)
+        if not done:
             self._timed_out = True
             future.cancel()
+        elif (error := future.result()) is not None:
+            raise error
 
     async def _within_bound(self, result: Awaitable[object]) -> None:
         import asyncio  # noqa: PLC0415 -- as above
 
         task = asyncio.ensure_future(result)
-        done, _ = await asyncio.wait({task}, timeout=self._left())
+        done, _ = await asyncio.wait({task}, timeout=self._bound_s)
         if done:
             task.result()
         else:
             self._timed_out = True  # the end of its loop cancels it
 
 
-async def off_loop(function: Callable[[], T]) -> T:
-    """Run a function that never raises on a thread, while the loop goes on.
+async def off_loop(function: Callable[[], T], *, to_its_end: bool = False) -> T:
+    """Run a function on a thread of its own, while the loop goes on.
 
-    A task that is cancelled does not wait for it, nor does the end of the process.
+    A task that is cancelled leaves it behind at once, or waits `to_its_end`; the end of the process
+    waits for neither. None of the threads that others share is taken, so that those that wait for
+    each other cannot keep each other from beginning. Inside, `loop_beside` is this loop.
     """
     loop = running_loop()
     if loop is None:
-        return await to_thread.run_sync(function, abandon_on_cancel=True)
-    future: asyncio.Future[T] = loop.create_future()
+        return await to_thread.run_sync(function, abandon_on_cancel=not to_its_end)
+    import concurrent.futures  # noqa: PLC0415 -- asyncio has loaded it
 
-    def deliver(result: T) -> None:
-        if not future.done():
-            future.set_result(result)
+    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not ended.done():
+            ended.set_result(None)
 
     def work() -> None:
-        result = function()
+        try:
+            outcome.set_result(function())
+        except BaseException as error:  # noqa: BLE001 -- raised where it is awaited
+            outcome.set_exception(error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, result)
+            loop.call_soon_threadsafe(tell)
 
     context = contextvars.copy_context()
+    context.run(_beside.set, loop)
     threading.Thread(target=context.run, args=(work,), name="off the loop", daemon=True).start()
-    return await future
+    await (_its_end(ended) if to_its_end else ended)
+    return outcome.result()
+
+
+async def _its_end(ended: asyncio.Future[None]) -> None:
+    """Wait for something, however often the task is cancelled, and only then be cancelled."""
+    import asyncio  # noqa: PLC0415 -- it is loaded already
+
+    cancelled = None
+    with CancelScope(shield=True):
+        while not ended.done():
+            try:
+                await asyncio.wait({ended})
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -164,5 +221,22 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def _awaited(result: Awaitable[object]) -> object:
-    return await result
+def loop_beside() -> asyncio.AbstractEventLoop | None:
+    """Return the loop that goes on while this runs off it; None where it would stand still."""
+    loop = _beside.get()
+    if loop is None or loop.is_closed() or loop is running_loop():
+        return None
+    return loop
+
+
+async def _awaited(result: Awaitable[object]) -> BaseException | None:
+    """Return what it raised: an exit of the process that is raised in a task ends its loop too."""
+    import asyncio  # noqa: PLC0415 -- as above
+
+    try:
+        await result
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 -- raised again in the thread that asked
+        return error
+    return None

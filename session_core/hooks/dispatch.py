@@ -1,16 +1,19 @@
 """What is told when a session begins, ends or is compressed, and how nobody is harmed by it.
 
-Implementations observe: what they return is ignored. Each is called on its own, for at most
-`timeout_s`; one that raises, hangs or is async breaks nothing, and the report names it. A boundary
-finalizes the old session, and only then resets to the new one; each of that happens once.
+Implementations observe: what they return is ignored. Each is called on its own, once its earlier
+calls have ended, and waited for until `timeout_s` is over; one that raises, hangs or is async
+breaks nothing, and the report names it. While it is behind nobody waits for it. An async one runs
+on the loop of who awaits the step that calls it, else on one of its own. A boundary finalizes the
+old session, and only then resets to the new one; each of that happens once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 from session_core.hooks.arguments import call_with
 from session_core.hooks.boundaries import Boundaries
@@ -23,17 +26,19 @@ from session_core.hooks.specs import (
     HookFault,
     HookReport,
 )
-from session_core.isolated import Call, Report, log_fault, off_loop, running_loop
+from session_core.isolated import Call, Report, log_fault, loop_beside
 
 if TYPE_CHECKING:
-    import asyncio
-
     import pluggy
 
 _Given = Mapping[str, Any]
-_Loop: TypeAlias = "asyncio.AbstractEventLoop | None"
-_MAX_LEFT_BEHIND = 3
-"""An implementation of which so many calls still hang is not called again until one has ended."""
+_Place = tuple[str, str]
+_How = Literal["raised", "timed_out", "behind", "left_out"]
+_MAX_WAITING = 100
+"""An implementation that is so many calls behind is left out until one has ended."""
+
+_inside: ContextVar[tuple[_Place, ...]] = ContextVar("hooks_inside", default=())
+"""The implementations that this code is called by, which cannot end before it does."""
 
 
 class Hooks(Registry):
@@ -49,19 +54,14 @@ class Hooks(Registry):
         group: str | None = GROUP,
         report: Report = log_fault,
     ) -> None:
-        self.timeout_s = timeout_s
-        super().__init__(group)
+        super().__init__(group, timeout_s)
         self._report = report
-        self._left_behind: dict[tuple[str, str], list[Call]] = {}
+        self._calls: dict[_Place, list[Call]] = {}
         self._boundaries = Boundaries()
 
     def call(self, hook: str, /, **arguments: Any) -> HookReport:
         """Call the implementations of a hook, one after another. Never raises."""
         return self._call(hook, arguments)
-
-    async def acall(self, hook: str, /, **arguments: Any) -> HookReport:
-        """Call the implementations of a hook while the loop goes on; async ones run on it."""
-        return await self._aside(self._call, hook, arguments)
 
     def once(self, hook: str, /, **arguments: Any) -> HookReport:
         """Call a hook unless it was called for this session already. Never raises.
@@ -71,61 +71,42 @@ class Hooks(Registry):
         """
         return self._once(hook, arguments)
 
-    async def aonce(self, hook: str, /, **arguments: Any) -> HookReport:
-        """Do what `once` does while the loop goes on."""
-        return await self._aside(self._once, hook, arguments)
-
     def boundary(
         self, old: str | None, new: str | None, platform: str, reason: str | None = None
     ) -> BoundaryReport:
         """Finalize the old session, then reset to the new one; either may be none. Never raises."""
-        return self._boundary(*_steps(old, new, platform, reason))
-
-    async def aboundary(
-        self, old: str | None, new: str | None, platform: str, reason: str | None = None
-    ) -> BoundaryReport:
-        """Do what `boundary` does while the loop goes on."""
         finalize, reset = _steps(old, new, platform, reason)
-        try:
-            return await off_loop(partial(self._boundary, finalize, reset, running_loop()))
-        except Exception as error:  # noqa: BLE001 -- not even a thread was to be had
-            return BoundaryReport(
-                None if finalize is None else self._failure(FINALIZE, finalize, error),
-                None if reset is None else self._failure(RESET, reset, error),
-            )
+        return BoundaryReport(
+            None if finalize is None else self._once(FINALIZE, finalize),
+            None if reset is None else self._once(RESET, reset),
+        )
 
     def reopened(self, session_id: str) -> None:
         """Note that a session goes on, so that it is finalized again when it ends again."""
         self._boundaries.forget(session_id)
 
-    def _boundary(
-        self, finalize: _Given | None, reset: _Given | None, loop: _Loop = None
-    ) -> BoundaryReport:
-        return BoundaryReport(
-            None if finalize is None else self._once(FINALIZE, finalize, loop),
-            None if reset is None else self._once(RESET, reset, loop),
-        )
-
-    def _once(self, hook: str, given: _Given, loop: _Loop = None) -> HookReport:
+    def _once(self, hook: str, given: _Given) -> HookReport:
         session_id = given.get("session_id")
         try:
             bound_s = self.timeout_s * (len(self.implementations(hook)) + 1)
             with self._boundaries.once(session_id, hook, wait_s=bound_s) as first:
                 if first:
-                    return self._call(hook, given, loop)
+                    return self._call(hook, given)
         except Exception as error:  # noqa: BLE001 -- a reset goes on whatever its hooks do
-            return self._failure(hook, given, error)
+            fault = HookFault("the dispatcher", hook, "dispatcher", error)
+            self._tell(fault)
+            return HookReport(hook, session_id, failed=(fault,))
         return HookReport(hook, session_id, repeated=True)
 
-    def _call(self, hook: str, given: _Given, loop: _Loop = None) -> HookReport:
+    def _call(self, hook: str, given: _Given) -> HookReport:
         called: list[str] = []
         failed: list[HookFault] = []
         try:
             failed += self.load_installed()
             for implementation in self.implementations(hook):
                 name = implementation.plugin_name
-                how, error = self._call_one(hook, implementation, given, loop)
-                if how != "left_out":
+                how, error = self._call_one(hook, implementation, given)
+                if how not in {"behind", "left_out"}:
                     called.append(name)
                 if how is not None:
                     failed.append(HookFault(name, hook, how, error))
@@ -135,44 +116,30 @@ class Hooks(Registry):
             self._tell(fault)
         return HookReport(hook, given.get("session_id"), tuple(called), tuple(failed))
 
-    async def _aside(
-        self, step: Callable[[str, _Given, _Loop], HookReport], hook: str, given: _Given
-    ) -> HookReport:
-        try:
-            return await off_loop(partial(step, hook, given, running_loop()))
-        except Exception as error:  # noqa: BLE001 -- not even a thread was to be had
-            return self._failure(hook, given, error)
-
-    def _failure(self, hook: str, given: _Given, error: Exception) -> HookReport:
-        fault = HookFault("the dispatcher", hook, "dispatcher", error)
-        self._tell(fault)
-        return HookReport(hook, given.get("session_id"), failed=(fault,))
-
     def _call_one(
-        self,
-        hook: str,
-        implementation: pluggy.HookImpl,
-        given: _Given,
-        loop: _Loop,
-    ) -> tuple[Literal["raised", "timed_out", "left_out"] | None, BaseException | None]:
+        self, hook: str, implementation: pluggy.HookImpl, given: _Given
+    ) -> tuple[_How | None, BaseException | None]:
         place = (implementation.plugin_name, hook)
+        work = partial(_call_inside, place, implementation.function, _plain(given))
         with self._lock:
-            hanging = [call for call in self._left_behind.pop(place, ()) if call.running]
-            if hanging:
-                self._left_behind[place] = hanging
-        if len(hanging) >= _MAX_LEFT_BEHIND:
-            return "left_out", None
-        work = partial(call_with, hook, implementation.function, _plain(given))
-        call = Call(work, self.timeout_s, loop)
+            ahead = [call for call in self._calls.get(place, ()) if call.running]
+            if len(ahead) >= _MAX_WAITING:
+                return "left_out", None
+            call = Call(work, self.timeout_s, loop_beside(), after=ahead[-1] if ahead else None)
+            self._calls[place] = [*ahead, call]
+        if place in _inside.get() or any(earlier.late for earlier in ahead):
+            return "behind", None
         how = call.wait()
-        if call.running:
-            with self._lock:
-                self._left_behind.setdefault(place, []).append(call)
         return how, call.error if how == "raised" else None
 
     def _tell(self, fault: HookFault) -> None:
         with suppress(Exception):  # a report that fails has nobody to be reported to
             self._report(str(fault), fault.error)
+
+
+def _call_inside(place: _Place, function: Callable[..., object], given: _Given) -> object:
+    _inside.set((*_inside.get(), place))
+    return call_with(place[1], function, given)
 
 
 def _plain(given: _Given) -> _Given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -12,7 +13,8 @@ import pluggy
 
 from session_core.errors import InvalidInput
 from session_core.hooks.arguments import HOOKS, call_with, check_function, check_hook
-from session_core.hooks.specs import GROUP, HookFault, SessionHooks
+from session_core.hooks.specs import GROUP, HookFault, HookHow, SessionHooks
+from session_core.isolated import Call
 
 hookimpl = pluggy.HookimplMarker(GROUP)
 """Marks an implementation; a function that is named like its hook needs no mark."""
@@ -21,7 +23,8 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 class Registry:
     """The implementations of the hooks by name."""
 
-    def __init__(self, group: str | None) -> None:
+    def __init__(self, group: str | None, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
         self._group = group
         self._lock = threading.RLock()
         self._loading = threading.Lock()
@@ -95,7 +98,10 @@ class Registry:
             return caller.get_hookimpls()[::-1]
 
     def load_installed(self) -> list[HookFault]:
-        """Load the plugins that are installed, the first time; return which are refused."""
+        """Load the plugins that are installed, the first time; return which are not there.
+
+        One that takes too long to be imported is there when it has been.
+        """
         # Not under the other lock: a plugin may add functions while it is imported elsewhere.
         with self._loading:
             group, self._group = self._group, None
@@ -103,11 +109,14 @@ class Registry:
                 return []
             faults = []
             for entry in metadata.entry_points(group=group):
-                try:
-                    self.register(entry.load(), entry.name)
-                except (Exception, SystemExit) as error:  # noqa: BLE001 -- one plugin of several
-                    faults.append(HookFault(entry.name, "", "refused", error))
+                call = Call(partial(self._load, entry), self.timeout_s)
+                if call.wait() is not None:
+                    how: HookHow = "refused" if call.error else "timed_out"
+                    faults.append(HookFault(entry.name, "", how, call.error))
             return faults
+
+    def _load(self, entry: metadata.EntryPoint) -> None:
+        self.register(entry.load(), entry.name)
 
     def _register_marked(self, plugin: object, name: str) -> set[str]:
         try:

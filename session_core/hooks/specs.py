@@ -97,12 +97,13 @@ class SessionHooks:
         """Observe that a session was compressed; `session_id` is where it goes on."""
 
 
-HookHow = Literal["raised", "timed_out", "left_out", "refused", "dispatcher"]
+HookHow = Literal["raised", "timed_out", "behind", "left_out", "refused", "dispatcher"]
 
 _SAYS: dict[HookHow, str] = {
     "raised": "raised",
     "timed_out": "did not end in time and was left behind",
-    "left_out": "was left out: earlier calls of it still hang",
+    "behind": "is behind with earlier calls and will be told later",
+    "left_out": "was left out: too many earlier calls of it wait",
     "refused": "is refused",
     "dispatcher": "could not be called",
 }

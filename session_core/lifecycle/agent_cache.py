@@ -28,9 +28,10 @@ A = TypeVar("A")
 class AgentCache(Tuples, Generic[A]):
     """A bounded cache of agents that notices what other processes write.
 
-    It holds `max_entries` agents that do not run, each until it was idle for `idle_s`. Agents at
-    work are those in a turn and those that `running` says; they are never evicted. What leaves the
-    cache is given to `clean_up(key, agent)`, which may be async and by default closes the agent.
+    It holds `max_entries` agents, each until it was idle for `idle_s`, and more only where so many
+    are at work. Those are the ones in a turn and those that `running` says; they are never evicted.
+    What leaves the cache is given to `clean_up(key, agent)`, which may be async and by default
+    closes the agent.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class AgentCache(Tuples, Generic[A]):
         self.idle_s = idle_s
         self._build_s = build_s
         self._clock = clock
-        super().__init__(Table(clock))
+        super().__init__(Table(clock), self._tidy)
         self._sessions = Sessions(db, report)
         self._cleaner = Cleaner(clean_up, running, clean_up_s, report)
 
@@ -67,7 +68,9 @@ class AgentCache(Tuples, Generic[A]):
         with self.claim(key, signature, session_id) as turn:
             return turn.keep(factory()) if turn.agent is None else turn.agent
 
-    def claim(self, key: str, signature: Any, session_id: str | None) -> Turn[A]:
+    def claim(
+        self, key: str, signature: Any, session_id: str | None, *, alone: bool = False
+    ) -> Turn[A]:
         """Return a turn with the agent of a key; where it has none, `keep` the one you build.
 
         ```
@@ -76,10 +79,16 @@ class AgentCache(Tuples, Generic[A]):
             turn.appended(session_id, db.append_message(session_id, "user", text))
         ```
         Inside, the agent is not evicted. `async with` does the same without blocking the loop.
+        One that is to be in one turn `alone` is not shared with a turn that is under way: that
+        keeps the agent it has, and this one gets another, in its place.
         A build that is not kept has failed, and the next in line tries. `how` says whether the
         agent was switched to another session, whose history it then has to be given.
         """
-        return Turn(key, self._table, lambda: self._open(key, signature, session_id), self._tidy)
+
+        def enter() -> tuple[Slot | None, How]:
+            return self._open(key, signature, session_id, alone=alone)
+
+        return Turn(key, self._table, enter, self._tidy, self._sessions.revision)
 
     def turn(self, key: str) -> Turn[A]:
         """Return a turn with whatever agent is there; `agent` is None where there is none."""
@@ -87,7 +96,7 @@ class AgentCache(Tuples, Generic[A]):
         def enter() -> tuple[Slot | None, How]:
             return self._table.enter(key), "reused"
 
-        return Turn(key, self._table, enter, self._tidy)
+        return Turn(key, self._table, enter, self._tidy, self._sessions.revision)
 
     def note_appended(self, key: str, session_id: str, before: Revision, after: Revision) -> None:
         """Note an append of our own, which the agent knows already.
@@ -102,11 +111,11 @@ class AgentCache(Tuples, Generic[A]):
     def moved(self, key: str, old: str, new: str, revision: Revision | None = None) -> None:
         """Note that our own compression made a conversation go on in another session.
 
-        Without its revision the next append of our own says what the session is.
+        Without the revision that it had then, the one that it has now is taken.
         """
         slot, _ = self._table.get(key)
         if slot is not None:
-            self._table.moved(slot, old, new, revision)
+            self._table.moved(slot, old, new, revision or self._sessions.revision(new))
 
     def refresh_message_count(self, key: str, session_id: str | None) -> bool:
         """Read the counter anew for an entry of the older shapes; return whether it was taken over.
@@ -124,12 +133,12 @@ class AgentCache(Tuples, Generic[A]):
 
     # -- limits ------------------------------------------------------------------------------
 
-    def evict(self, key: str) -> bool:
+    def evict(self, key: str, *, unless: str | None = None) -> bool:
         """Forget the agent of a key and clean it up, if it runs once it has ended.
 
-        Return whether there was one; a build that is under way is left alone.
+        One of the session `unless` stays, and a build that is under way. Return whether one left.
         """
-        slot = self._table.drop(key)
+        slot = self._table.drop(key, unless=unless)
         self._cleaner.wait(self._cleaner.retire([] if slot is None else [(key, slot)]))
         return slot is not None
 
@@ -153,7 +162,7 @@ class AgentCache(Tuples, Generic[A]):
     def _drop(self, idle: Idle) -> bool:
         return not self._cleaner.is_running(idle.key) and self._table.drop_idle(idle)
 
-    def _tidy(self, key: str, displaced: Slot | None) -> None:
+    def _tidy(self, key: str, displaced: Slot | None = None) -> None:
         """Evict what is too much, the one used longest ago first; never the agent of this key."""
         gone = [] if displaced is None else [(key, displaced)]
         idle = [entry for entry in self._table.idle() if entry.key != key]
@@ -165,7 +174,9 @@ class AgentCache(Tuples, Generic[A]):
 
     # -- look-up -----------------------------------------------------------------------------
 
-    def _open(self, key: str, signature: Any, session_id: str | None) -> tuple[Slot, How]:
+    def _open(
+        self, key: str, signature: Any, session_id: str | None, *, alone: bool
+    ) -> tuple[Slot, How]:
         """Begin a turn: with the agent that is there, or with a build."""
         patience_ends = time.monotonic() + self._build_s
         while True:
@@ -175,10 +186,12 @@ class AgentCache(Tuples, Generic[A]):
                     raise Busy(f"the agent of {key} is still being built elsewhere; try again")
                 continue
             verdict = Verdict("new")
-            if slot is not None:
+            if slot is not None and alone and slot.turns:
+                verdict = Verdict("busy")
+            elif slot is not None:
                 verdict = judge(slot, signature, session_id, self._sessions)
                 if verdict.keeps:
-                    if self._table.reuse(key, slot, version, session_id, verdict):
+                    if self._table.reuse(key, slot, version, session_id, verdict, alone=alone):
                         return slot, verdict.how
                     continue
             pending = Slot(PENDING, signature, session_id)

@@ -44,12 +44,12 @@ class Cleaner:
         """Clean up what left the cache, now or once it does not run any more; return the calls."""
         with self._lock:
             self._retired.extend(slots)
-            waiting, self._retired = self._retired, []
-        later = [(key, slot) for key, slot in waiting if slot.turns or self.is_running(key)]
-        ready = [gone for gone in waiting if gone not in later]
+            idle = [gone for gone in self._retired if not gone[1].turns]
+            self._retired = [gone for gone in self._retired if gone[1].turns]
+        later = [gone for gone in idle if self.is_running(gone[0])]
         with self._lock:
             self._retired.extend(later)
-        return [self._begin(key, slot.agent) for key, slot in ready]
+        return [self._begin(key, slot.agent) for key, slot in idle if (key, slot) not in later]
 
     def wait(self, calls: Iterable[Call]) -> None:
         """Wait until they have ended, or their time is up."""

@@ -18,9 +18,9 @@ from session_core.state.contract import StateDatabase
 
 T = TypeVar("T")
 
-How = Literal["reused", "switched", "new", "signature", "foreign", "ended"]
+How = Literal["reused", "switched", "new", "signature", "foreign", "ended", "busy"]
 """An agent is reused, also for another session; or it is built: there is none, it has another
-signature, somebody else wrote to its session, or that session has ended."""
+signature, somebody else wrote to its session, that session has ended, or it is in another turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The expiry watcher: ends what the policies say is over, once, and keeps the house.
 
-A tick runs in a worker thread, so the loop is never blocked; telling the watcher to stop ends it at
-once. On a Hermes home nothing is removed and no entry is marked: its own watcher does that.
+A tick runs on a thread of its own: the loop is never blocked, telling the watcher to stop ends it
+at once, and the end of the process waits for no tick. On a Hermes home nothing is removed and no
+entry is marked: its own watcher does that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio import to_thread
 
 from session_core.isolated import Report, log_fault, off_loop
 from session_core.keys import platform_of
@@ -80,7 +80,7 @@ class ExpiryWatcher:
 
     async def _tick_aside(self) -> None:
         try:
-            await to_thread.run_sync(self.tick, abandon_on_cancel=True)
+            await off_loop(self.tick)
         except Exception as error:  # noqa: BLE001 -- the next tick may do better
             self._report("a tick of the expiry watcher failed", error)
 
@@ -88,19 +88,27 @@ class ExpiryWatcher:
         """End the session of a chat if it has expired; yield its id."""
         if self._stopped.is_set() or session_key in self._runtime.running:
             return  # what is said in a turn under way is no end
-        entry = self._store.get(session_key)
-        if entry is None or entry.expiry_finalized or not self._store.is_session_expired(entry):
-            return
+        entry = None
         try:
-            if self._finalize(entry):
+            entry = self._expired(session_key)
+            if entry is not None and self._store.claim_expiry(entry) and self._finalize(entry):
                 yield entry.session_id
         except Exception as error:  # noqa: BLE001 -- one entry must not keep the others
             self._report(f"the session of {session_key} could not be finalized", error)
-            if self._has_failed_too_often(entry) and self._mark_only(entry):
+            if entry is not None and self._has_failed_too_often(entry) and self._mark_only(entry):
                 yield entry.session_id
 
+    def _expired(self, session_key: str) -> SessionEntry | None:
+        entry = self._store.get(session_key)
+        if entry is None or entry.expiry_finalized or not self._store.is_session_expired(entry):
+            return None
+        return entry
+
     def _finalize(self, entry: SessionEntry) -> bool:
-        """Tell the hooks, let the agent go and mark the entry; return whether that was new."""
+        """Tell the hooks, let the agent go and mark the entry; return whether that was new.
+
+        A session that came back to life meanwhile is not marked, and its next end is told.
+        """
         report = self._runtime.hooks.once(
             "on_session_finalize",
             session_id=entry.session_id,
@@ -110,7 +118,18 @@ class ExpiryWatcher:
         self._runtime.cache.evict(entry.key)
         marked = self._store.set_expiry_finalized(entry)
         self._failures.pop((entry.key, entry.session_id), None)
+        if not marked and self._goes_on(entry):
+            self._runtime.hooks.reopened(entry.session_id)
         return marked or not report.repeated
+
+    def _goes_on(self, entry: SessionEntry) -> bool:
+        """Whether a chat is still in a session that has not expired any more."""
+        now = self._store.get(entry.key)
+        return (
+            now is not None
+            and now.session_id == entry.session_id
+            and not self._store.is_session_expired(now)
+        )
 
     def _has_failed_too_often(self, entry: SessionEntry) -> bool:
         where = entry.key, entry.session_id

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from session_core.lifecycle.slots import Slot, from_tuple
+from session_core.lifecycle.slots import from_tuple
 from session_core.lifecycle.table import Table
 
 _NONE = object()
@@ -18,8 +18,9 @@ class Tuples:
     way is not cleaned up. A build that is under way is seen by its key, and never counted.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, stored: Callable[[str], None]) -> None:
         self._table = table
+        self._stored = stored
 
     def __getitem__(self, key: str) -> tuple[Any, ...]:
         slot, _ = self._table.get(key)
@@ -29,7 +30,7 @@ class Tuples:
 
     def __setitem__(self, key: str, value: tuple[Any, ...]) -> None:
         self._table.put(key, from_tuple(value))
-        self._tidy(key, None)
+        self._stored(key)
 
     def __delitem__(self, key: str) -> None:
         self.pop(key)
@@ -60,6 +61,3 @@ class Tuples:
     def items(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the keys and tuples of all agents, the one that was used longest ago first."""
         return [(key, slot.as_tuple()) for key, slot in self._table.all()]
-
-    def _tidy(self, key: str, displaced: Slot | None) -> None:
-        raise NotImplementedError

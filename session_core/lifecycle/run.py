@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from session_core.context import child_env, session_context, set_current_session_id
-from session_core.errors import Conflict, NotFound
+from session_core.errors import Conflict, InvalidInput, NotFound, SessionError
 from session_core.keys import SessionSource, platform_of
+from session_core.lifecycle.slots import NOTHING
 from session_core.models import Appended, AppendedMany
 from session_core.routing.entries import SessionEntry
 from session_core.routing.store import SessionStore
@@ -16,14 +19,23 @@ from session_core.state.contract import StateDatabase
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from session_core.compression.async_compressor import AsyncCompressor
+    from session_core.compression.callables import Summarizer
+    from session_core.compression.compressor import Compressor
+    from session_core.compression.records import Compressed
     from session_core.lifecycle.turn import Turn
+
+
+A = TypeVar("A", Appended, AppendedMany)
 
 
 class Run:
     """One turn of the agent of a chat.
 
-    `superseded` turns true when a later message of the same chat has begun; what such a run finds
-    out about its session is not written back.
+    `superseded` turns true when a later message of the same chat has begun, or the chat has left
+    its session; what such a run finds out about its session is not written back. `closed_as` is why
+    the session was ended meanwhile, `turn.how` why the agent was built, or that it comes from
+    another session.
     """
 
     def __init__(
@@ -33,38 +45,55 @@ class Run:
         db: StateDatabase,
         source: SessionSource | None = None,
     ) -> None:
-        self.entry = entry
+        self._entry = entry
+        self._session_id = entry.session_id
         self.source = source or entry.origin
-        self.session_key = entry.session_key
-        self.session_id = entry.session_id
-        self.began_as = entry.session_id
+        self.session_key = entry.key
         self.superseded = False
+        self.closed_as: str | None = None
+        self.told_end = False
         self.turn: Turn[Any] | None = None
+        self.token: str | None = None
         self._store = store
         self._db = db
+        self._stored = db.get_session(self.session_id) is not None
+
+    @property
+    def session_id(self) -> str:
+        """The session that it is in by now; `follow` goes to another one."""
+        return self._session_id
+
+    @property
+    def entry(self) -> SessionEntry:
+        """The entry of the chat, as it was when the turn began or followed; it is a copy."""
+        return self._entry.copy()
 
     @property
     def platform(self) -> str:
         """The platform of the chat."""
-        return str(self.entry.platform or platform_of(self.session_key))
+        return str(self._entry.platform or platform_of(self.session_key))
 
     def history(self) -> list[dict[str, Any]]:
         """Return the conversation so far, as a model is sent it."""
         return self._db.get_messages_as_conversation(self.session_id)
 
     def append(self, role: str, content: Any = None, **columns: Any) -> Appended:
-        """Append a message; the session is created with its first one."""
-        appended = self._db.append_message(
-            self.session_id, role, content, create=self._fields(), **columns
+        """Append a message; the session is created with its first one.
+
+        Where somebody else has compressed it meanwhile, the message goes where that goes on.
+        """
+        return self._appended(
+            lambda: self._db.append_message(
+                self.session_id, role, content, create=self._fields(), **columns
+            )
         )
-        self._note(appended)
-        return appended
 
     def append_many(self, messages: Iterable[Mapping[str, Any]]) -> AppendedMany:
         """Append messages in one step."""
-        appended = self._db.append_messages(self.session_id, messages, create=self._fields())
-        self._note(appended)
-        return appended
+        given = list(messages)
+        return self._appended(
+            lambda: self._db.append_messages(self.session_id, given, create=self._fields())
+        )
 
     def follow(self, new_session_id: str) -> None:
         """Go on in the session in which the agent's compression continues this one.
@@ -76,12 +105,54 @@ class Run:
         old = self.session_id
         if new_session_id == old:
             return
-        self._lead_route(old, new_session_id)
-        self.session_id = new_session_id
-        if not self.superseded:
-            self.make_current()
+        self._go_to(new_session_id)
+        if self.turn is not None and not self.superseded:
+            self.turn.moved(old, new_session_id)
+
+    def catch_up(self) -> None:
+        """Go on where somebody else has compressed the session to.
+
+        The agent is kept no longer than this turn: it does not know what that begins with.
+        """
+        tip = self._tip()
+        if tip != self.session_id:
+            self._go_to(tip)
             if self.turn is not None:
-                self.turn.moved(old, new_session_id)
+                self.turn.forget()
+
+    def compress(
+        self, compressor: Compressor, summarizer: Summarizer | None = None, **options: Any
+    ) -> Compressed:
+        """Compress the session of this turn and go on in what that came to.
+
+        Raises:
+            Conflict: a later message of the chat is at work by now.
+            InvalidInput: the compressor is an async one; `acompress` awaits it.
+            NotCompressed: nothing was changed; its code says why.
+        """
+        with self._compressing():
+            done = compressor.compress(self.session_id, summarizer, **options)
+            if inspect.iscoroutine(done):
+                done.close()
+                raise InvalidInput("an async compressor is awaited: await run.acompress(...)")
+            self._compressed(done)
+        return done
+
+    async def acompress(
+        self,
+        compressor: Compressor | AsyncCompressor,
+        summarizer: Summarizer | None = None,
+        **options: Any,
+    ) -> Compressed:
+        """Compress as `compress` does, while the loop goes on: an async summarizer runs on it."""
+        from session_core.compression.async_compressor import AsyncCompressor  # noqa: PLC0415 -- as the package does
+
+        if not isinstance(compressor, AsyncCompressor):
+            compressor = AsyncCompressor(compressor)
+        with self._compressing():
+            done = await compressor.compress(self.session_id, summarizer, **options)
+            self._compressed(done)
+        return done
 
     def make_current(self) -> None:
         """Make this the current session where it is not, as after a step in another context."""
@@ -108,17 +179,85 @@ class Run:
             profile=origin.profile if origin else None,
         )
 
+    def _appended(self, append: Callable[[], A]) -> A:
+        """Append to a session that nobody compresses meanwhile."""
+        while True:
+            with self._db.transaction():
+                is_there = self._tip() == self.session_id
+                if is_there:
+                    appended = append()
+            if is_there:
+                self._stored = True
+                self._note(appended)
+                return appended
+            self.catch_up()
+
+    def _tip(self) -> str:
+        row = self._db.get_session(self.session_id)
+        if row is None and self._stored:
+            return self._led()
+        if row is None or row["end_reason"] != "compression":
+            return self.session_id
+        return self._db.get_compression_tip(self.session_id)
+
+    def _led(self) -> str:
+        """Return the session that the chat is in, since the one of this turn was deleted."""
+        led = None if self.superseded else self._store.peek_session_id(self.session_key)
+        if led is None:
+            raise Conflict(f"session {self.session_id} was deleted meanwhile; nothing goes there")
+        return led
+
+    def _go_to(self, session_id: str) -> None:
+        self._lead_route(self.session_id, session_id)
+        self._session_id = session_id
+        if not self.superseded:
+            self.make_current()
+
+    @contextmanager
+    def _compressing(self) -> Iterator[None]:
+        """Go on where the conversation does, also where that is told by an error."""
+        if self.superseded:
+            raise Conflict(f"{self.session_key} is at work on a later message; leave it to that")
+        try:
+            yield
+        except BaseException:
+            with suppress(SessionError):
+                self.catch_up()
+            raise
+
+    def _compressed(self, done: Compressed) -> None:
+        if done.session_id == self.session_id:
+            self._note(done)
+        else:
+            self.follow(done.session_id)
+
     def _lead_route(self, old: str, new: str) -> None:
         if self.superseded:
             return
         try:
-            self.entry = self._store.follow(self.session_key, old, new)
+            self._entry = self._store.follow(self.session_key, old, new)
         except (Conflict, NotFound):
             self.superseded = True
 
     def _fields(self) -> dict[str, Any]:
-        return self._store.session_fields(self.entry)
+        return self._store.session_fields(self._entry)
 
-    def _note(self, appended: Appended | AppendedMany) -> None:
+    def _note(self, appended: Appended | AppendedMany | Compressed) -> None:
         if self.turn is not None:
             self.turn.appended(self.session_id, appended)
+        if appended.before == NOTHING:
+            self._end_what_was_left()
+
+    def _end_what_was_left(self) -> None:
+        """End a session that its chat had left before the first message of it was stored."""
+        with suppress(SessionError):  # the message is stored: the agent must not store it twice
+            reason = self.closed_as or self._reset_meanwhile()
+            if reason is not None:
+                self._db.end_session(self.session_id, reason)
+
+    def _reset_meanwhile(self) -> str | None:
+        now_in = self._store.peek_session_id(self.session_key)
+        if now_in in {None, self.session_id}:
+            return None
+        went_on = self._db.get_compression_tip(now_in) == self.session_id
+        return None if went_on else "session_reset"

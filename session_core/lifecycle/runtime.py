@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from session_core.errors import NotFound, SessionError
+from collections.abc import Callable, Coroutine
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from session_core.errors import InvalidInput, NotFound
+from session_core.isolated import off_loop, running_loop
 from session_core.keys import platform_of
+from session_core.lifecycle.result import Agent, Factory, Reply, Result
 from session_core.lifecycle.run import Run
-from session_core.lifecycle.turns import Agent, Factory, Reply, Result, Turns
+from session_core.lifecycle.turns import Turns
+from session_core.models import SessionRow
 from session_core.routing.entries import SessionEntry
+from session_core.routing.recovery import RESUMABLE
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 __all__ = ["VIEWERS", "Agent", "Factory", "Reply", "Result", "SessionRuntime"]
 
@@ -20,6 +33,22 @@ VIEWERS = frozenset(
 
 _INTERRUPTED = "shutdown_timeout"
 
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _beside(
+    verb: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Return a verb for coroutines: it goes on to its end, also where nobody waits for it."""
+
+    @wraps(verb)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await off_loop(partial(verb, self, *args, **kwargs))
+
+    return call
+
 
 class SessionRuntime(Turns):
     """Runs the agents of all chats.
@@ -27,7 +56,14 @@ class SessionRuntime(Turns):
     `build(run)` makes the agent of a session, `agent(run, message)` answers a message: with text,
     or with a mapping that may hold `final_response`, `session_id` (where a compression went on in
     another session), `failed`, `partial`, `interrupted`, `error`, `api_calls`,
-    `last_prompt_tokens` and `compression_exhausted`. Both may be async.
+    `last_prompt_tokens` and `compression_exhausted`; what it says of `model`, `task_id` and
+    `turn_id` is told to hooks. Both may be async. An agent that keeps what was said reads it anew
+    where `run.turn.how` is "switched": then it is in another session. No agent is in two turns at
+    once: a message that comes while another is being answered has an agent of its own, which then
+    is the one of its chat.
+
+    A runtime is closed by `with` or, where a loop runs, by `async with`. Each verb that waits has
+    a twin for coroutines, `areset` of `reset`, which does the same while the loop goes on.
     """
 
     def set_title(self, session_key: str, title: str) -> None:
@@ -36,15 +72,6 @@ class SessionRuntime(Turns):
         session_id = self.store.peek_session_id(session_key)
         if session_id is not None:
             self._titles.apply(session_key, session_id)
-
-    def reset(self, session_key: str) -> str:
-        """Begin a new session because somebody asked, and say so, whatever a hook did."""
-        entry = self.store.reset_session(session_key)
-        self._leave(session_key)
-        self.cache.evict(session_key)
-        if entry is None:
-            return "New session: your next message begins it."
-        return f"Session reset. New session {entry.session_id} begins with your next message."
 
     def switch(self, session_key: str, target_session_id: str) -> SessionEntry:
         """Put a chat into another session, which is reopened, at its tip.
@@ -59,24 +86,46 @@ class SessionRuntime(Turns):
         self._leave(session_key)
         return entry
 
+    def resume(self, session_key: str, session: str) -> SessionEntry:
+        """Put a chat into a session of before, by its id, the beginning of that, or its title.
+
+        Raises:
+            NotFound: there is no such session, or no such chat.
+        """
+        found = self.db.resolve_session_id(session) or self.db.resolve_session_by_title(session)
+        if found is None:
+            raise NotFound(f"no session {session!r}; name it by its id or its title")
+        return self.switch(session_key, found)
+
     def finalize(
         self, session_key: str, end_reason: str = "closed", *, viewer: bool = False
     ) -> str | None:
         """End the session of a chat and tell the hooks; return its id.
 
         It is the one in which the agent is by now; without an agent, the one that the key leads to
-        or is. A viewer that closes leaves the session of a chat platform as it is.
+        or is. One whose end was told already, by whatever process, is not told again. A viewer
+        that closes leaves the session of a chat platform as it is.
         """
-        session_id = self._session_of(session_key)
+        at_work = self._at_work.of(session_key)
+        entry = self.store.get(session_key)
+        session_id = at_work[-1].session_id if at_work else self._session_of(session_key, entry)
         row = self.db.get_session(session_id)
-        if viewer and row is not None and row["source"] not in VIEWERS:
-            return None
-        platform = row["source"] if row is not None else platform_of(session_key)
-        self.hooks.once(
-            "on_session_finalize", session_id=session_id, platform=platform, reason=end_reason
+        platform = str(
+            (row and row["source"]) or (entry and entry.platform) or platform_of(session_key)
         )
-        self.db.end_session(session_id, end_reason)
+        if viewer and platform not in VIEWERS:
+            return None
+        self._cut_off(at_work)
+        if not _is_told(session_id, row, entry):
+            self.hooks.once(
+                "on_session_finalize", session_id=session_id, platform=platform, reason=end_reason
+            )
         self._leave(session_key)
+        for run in at_work:
+            run.closed_as = end_reason
+        self.db.end_session(session_id, end_reason)
+        if row is not None:
+            self._mark_finalized(session_key, session_id)
         self.cache.evict(session_key)
         return session_id
 
@@ -84,64 +133,110 @@ class SessionRuntime(Turns):
         """Take no more messages, wait for the agents at work, and close; return who was cut off.
 
         Those are marked as interrupted before the wait, so that a kill in the middle is no loss,
-        and their next message goes on where they were. Where agents run on a loop, call this in a
-        thread beside it.
+        and their next message goes on where they were.
+
+        Raises:
+            InvalidInput: a loop runs in this thread, whose agents could not end meanwhile.
         """
-        with self._changed:
-            self._stopping = True
+        _refuse_in_a_loop("await ashutdown()")
+        self._at_work.stop()
         marked = [key for key in self.running if self._mark(key)]
-        with self._changed:
-            self._changed.wait_for(lambda: not self._runs, drain_s)
-            left = [runs[-1] for runs in self._runs.values()]
-            for run in left:
-                self._supersede(run.session_key)
-        for run in left:
-            self._tell_cut_off(run)
-        cut_off = [run.session_key for run in left]
-        for key in set(marked).difference(cut_off):
+        left = self._at_work.drain(drain_s)
+        for runs in left.values():
+            self._cut_off(runs)
+            self.hooks.once(
+                "on_session_finalize",
+                session_id=runs[-1].session_id,
+                platform=runs[-1].platform,
+                reason="shutdown",
+            )
+        for key in set(marked).difference(left):
             self._unmark(key)
         self.cache.clear()
         self.store.close()
-        return cut_off
+        return list(left)
 
-    def _begin_afresh(self, run: Run) -> None:
-        try:
-            self.reset(run.session_key)
-        except SessionError as error:
-            self._report(f"{run.session_key} could not be reset", error)
+    # -- the same while a loop goes on -------------------------------------------------------
 
-    def _leave(self, session_key: str) -> None:
-        """Note that a chat has left its session, whoever is still at work there."""
-        self._titles.drop(session_key)
-        self._supersede(session_key)
+    aset_title = _beside(set_title)
+    areset = _beside(Turns.reset)
+    aswitch = _beside(switch)
+    aresume = _beside(resume)
+    afinalize = _beside(finalize)
+    ashutdown = _beside(shutdown)
 
-    def _session_of(self, session_key: str) -> str:
-        with self._changed:
-            runs = self._runs.get(session_key)
-            if runs:
-                return runs[-1].session_id
-        return self.store.peek_session_id(session_key) or session_key
+    def close(self) -> None:
+        """Shut down without waiting for anybody; the state database stays open."""
+        self.shutdown()
 
-    def _tell_cut_off(self, run: Run) -> None:
-        self.hooks.once(
-            "on_session_finalize",
-            session_id=run.session_id,
-            platform=run.platform,
-            reason="shutdown",
-        )
+    def __enter__(self) -> Self:
+        _refuse_in_a_loop("use `async with`")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.ashutdown()
+
+    def _session_of(self, session_key: str, entry: SessionEntry | None) -> str:
+        if entry is None:
+            return session_key
+        return self.db.get_compression_tip(entry.session_id)
+
+    def _cut_off(self, runs: list[Run]) -> None:
+        """Tell of turns that they have ended, before their session does."""
+        for run in runs:
+            self._end(run, completed=False, interrupted=True)
+
+    def _mark_finalized(self, session_key: str, session_id: str) -> None:
+        """Let neither the watcher nor a reset tell it again, also after a start.
+
+        Not on a Hermes home, where its own watcher would then skip its plugins.
+        """
+        if self.db.kind == "hermes":
+            return
+        with self._reporting(f"the session of {session_key} could be finalized a second time"):
+            entry = self.store.get(session_key)
+            if entry is None or entry.session_id != session_id or entry.expiry_finalized:
+                return
+            entry.expiry_finalized = True
+            self.store.save(entry)
 
     def _mark(self, session_key: str) -> bool:
-        try:
+        with self._reporting(f"{session_key} could not be marked as interrupted"):
             return self.store.mark_resume_pending(session_key, _INTERRUPTED)
-        except SessionError as error:
-            self._report(f"{session_key} could not be marked as interrupted", error)
-            return False
+        return False
 
     def _unmark(self, session_key: str) -> None:
         """Take the mark back, which may have come just after the turn had ended."""
-        try:
+        with self._reporting(f"{session_key} stays marked as interrupted"):
             entry = self.store.get(session_key)
             if entry is not None and entry.resume_reason == _INTERRUPTED:
                 self.store.clear_resume_pending(session_key)
-        except SessionError as error:
-            self._report(f"{session_key} stays marked as interrupted", error)
+
+
+def _is_told(session_id: str, row: SessionRow | None, entry: SessionEntry | None) -> bool:
+    """Whether the end of a session was told already, as far as is stored."""
+    if entry is not None and entry.session_id == session_id and entry.expiry_finalized:
+        return True
+    closed = (*RESUMABLE, "compression")
+    return row is not None and row["ended_at"] is not None and row["end_reason"] not in closed
+
+
+def _refuse_in_a_loop(instead: str) -> None:
+    if running_loop() is not None:
+        raise InvalidInput(f"a loop runs in this thread and would stand still; {instead}")

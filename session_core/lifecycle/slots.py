@@ -84,7 +84,7 @@ def from_tuple(value: tuple[Any, ...]) -> Slot:
     Raises:
         InvalidInput: it is no tuple of an agent, a signature, and perhaps a count and a session.
     """
-    if not isinstance(value, tuple) or len(value) not in _SHAPES:
+    if not isinstance(value, tuple) or len(value) not in _SHAPES or value[0] is None:
         raise InvalidInput(
             "a cached agent is a tuple (agent, signature[, message count or revision[, session]])"
         )

@@ -64,11 +64,21 @@ class Table:
                 slot.settled.set()
             return slot
 
-    def drop(self, key: str) -> Slot | None:
-        """Take an agent out; a pending build is left alone."""
+    def drop(self, key: str, *, unless: str | None = None) -> Slot | None:
+        """Take an agent out; a pending build is left alone, and one of the session `unless`."""
         with self._lock:
             slot = self._slots.get(key)
-            return None if slot is None or slot.pending else self._slots.pop(key)
+            if slot is None or slot.pending or (unless is not None and slot.session_id == unless):
+                return None
+            return self._slots.pop(key)
+
+    def drop_slot(self, key: str, slot: Slot) -> bool:
+        """Take this agent out, if it is still the one of its key."""
+        with self._lock:
+            if self._slots.get(key) is not slot or slot.pending:
+                return False
+            del self._slots[key]
+            return True
 
     def drop_idle(self, idle: Idle) -> bool:
         """Take an agent out unless it was used since."""
@@ -89,13 +99,26 @@ class Table:
             return slot
 
     def reuse(
-        self, key: str, slot: Slot, version: int, session_id: str | None, verdict: Verdict
+        self,
+        key: str,
+        slot: Slot,
+        version: int,
+        session_id: str | None,
+        verdict: Verdict,
+        *,
+        alone: bool,
     ) -> bool:
-        """Begin a turn with an agent, unless it was changed since it was judged."""
+        """Begin a turn with an agent, unless it was changed since it was judged.
+
+        Nor where it is to be in one turn alone and is in another one.
+        """
         with self._lock:
             if self._slots.get(key) is not slot or slot.version != version:
                 return False
-            if verdict.how == "switched" and slot.shape == "ours":
+            if alone and slot.turns:
+                return False
+            is_first_known = slot.baseline is None and slot.session_id == session_id
+            if slot.shape == "ours" and (verdict.how == "switched" or is_first_known):
                 slot.rebase(session_id, verdict.baseline)
             self._use(key, slot)
             return True

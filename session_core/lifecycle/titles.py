@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from session_core.errors import SessionError
 from session_core.isolated import Report
 from session_core.state.contract import StateDatabase
 
@@ -46,6 +45,6 @@ class PendingTitles:
         except ValueError as error:
             self._report(f"the title of {session_key} was refused", error)
             return True
-        except (SessionError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 -- a title is worth no reply
             self._report(f"the title of {session_key} is not set yet", error)
             return False

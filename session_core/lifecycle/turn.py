@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from anyio import to_thread
-
 from session_core.errors import InvalidInput
+from session_core.isolated import off_loop
 from session_core.lifecycle.coherence import How
 from session_core.lifecycle.slots import Slot
 from session_core.lifecycle.table import Table
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
+
+    from session_core.compression.records import Compressed
 
 A = TypeVar("A")
 
@@ -34,12 +35,14 @@ class Turn(Generic[A]):
         table: Table,
         enter: Callable[[], tuple[Slot | None, How]],
         tidy: Callable[[str, Slot | None], None],
+        revision: Callable[[str], Revision | None],
     ) -> None:
         self.key = key
         self.how: How = "new"
         self._table = table
         self._enter = enter
         self._tidy = tidy
+        self._revision = revision
         self._lock = threading.Lock()
         self._slot: Slot | None = None
         self._ended = False
@@ -54,23 +57,34 @@ class Turn(Generic[A]):
         """Store the agent that was built, and return it.
 
         Raises:
-            InvalidInput: nothing is to be built in this turn.
+            InvalidInput: nothing is to be built in this turn, or nothing was.
         """
+        if agent is None:
+            raise InvalidInput("there is no agent to keep; does its factory return one?")
         if self._slot is None or not self._slot.pending:
             raise InvalidInput("this turn builds no agent; claim one")
         displaced = self._table.keep(self.key, self._slot, agent)
         self._tidy(self.key, displaced)
         return agent
 
-    def appended(self, session_id: str, result: Appended | AppendedMany) -> None:
+    def appended(self, session_id: str, result: Appended | AppendedMany | Compressed) -> None:
         """Note what our own turn has appended, in whatever order."""
         if self._slot is not None:
             self._table.appended(self._slot, session_id, result.before, result.after)
 
     def moved(self, old: str, new: str, revision: Revision | None = None) -> None:
-        """Note that our own compression made the conversation go on in another session."""
+        """Note that our own compression made the conversation go on in another session.
+
+        Without the revision that it had then, the one that it has now is taken.
+        """
         if self._slot is not None:
-            self._table.moved(self._slot, old, new, revision)
+            self._table.moved(self._slot, old, new, revision or self._revision(new))
+
+    def forget(self) -> None:
+        """Keep the agent no longer than this turn, since its chat has gone on without it."""
+        slot = self._slot
+        if slot is not None and self._table.drop_slot(self.key, slot):
+            self._tidy(self.key, slot)
 
     def __enter__(self) -> Self:
         self._begin()
@@ -86,7 +100,7 @@ class Turn(Generic[A]):
 
     async def __aenter__(self) -> Self:
         try:
-            await to_thread.run_sync(self._begin)
+            await off_loop(self._begin)
         except BaseException:
             self._end()
             raise

@@ -2,47 +2,31 @@
 
 Only the agent itself is awaited or called in between; what comes before and after it is the same
 for sync and async. A run that was superseded by a later message of its chat, or whose chat was put
-into another session meanwhile, writes nothing back.
+into another session meanwhile, writes nothing back; the later one has an agent of its own.
 """
 
 from __future__ import annotations
 
-import inspect
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import anyio
-from anyio import to_thread
-
-from session_core.errors import Denied, NotFound, SessionError
+from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.hooks import Hooks
-from session_core.isolated import Report, log_fault
+from session_core.isolated import Report, log_fault, off_loop
 from session_core.keys import SessionSource
 from session_core.lifecycle.agent_cache import AgentCache
+from session_core.lifecycle.at_work import AtWork
+from session_core.lifecycle.calling import called, settled
 from session_core.lifecycle.replies import normalize_empty_agent_response
+from session_core.lifecycle.result import Agent, Factory, Reply, Result, known, model_of, told_by
 from session_core.lifecycle.run import Run
 from session_core.lifecycle.titles import PendingTitles
+from session_core.lifecycle.turn import Turn
 from session_core.routing.entries import SessionEntry
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
-
-Result = Mapping[str, Any] | str | None
-Agent = Callable[[Run, Any], "Result | Awaitable[Result]"]
-Factory = Callable[[Run], "Agent | Awaitable[Agent]"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a person is answered, and in which session that was."""
-
-    text: str
-    session_id: str
-    session_key: str
-    superseded: bool = False
-    failed: bool = False
 
 
 class Turns:
@@ -56,31 +40,33 @@ class Turns:
         db: StateDatabase | None = None,
         cache: AgentCache[Agent] | None = None,
         hooks: Hooks | None = None,
-        signature: Callable[[SessionEntry], Any] = lambda _: None,
+        signature: Callable[[SessionEntry], Any] = model_of,
         report: Report = log_fault,
     ) -> None:
         state = store.db if db is None else db
         if state is None:
             raise NotFound("a runtime keeps what is said, and needs a state database")
-        if hooks is None:
-            hooks = Hooks() if store.hooks is None else store.hooks
+        if None not in {hooks, store.hooks} and hooks is not store.hooks:
+            raise InvalidInput(
+                "the store has hooks of its own; give it none, or give both the same"
+            )
         self.store = store
         self.db = state
-        self.hooks = store.hooks = hooks
-        self.cache: AgentCache[Agent] = AgentCache(state) if cache is None else cache
+        self.hooks = store.hooks = hooks or store.hooks or Hooks(report=report)
+        self.cache: AgentCache[Agent] = AgentCache(state, report=report) if cache is None else cache
         self._build = build
         self._signature = signature
         self._report = report
-        self._changed = threading.Condition()
-        self._runs: dict[str, list[Run]] = {}
+        self._at_work = AtWork()
         self._titles = PendingTitles(state, report)
-        self._stopping = False
+        if state.kind == "own":
+            with self._reporting("the routes could not be checked against their sessions"):
+                store.check_against_state()
 
     @property
     def running(self) -> list[str]:
         """The keys of the chats in which an agent is at work."""
-        with self._changed:
-            return list(self._runs)
+        return self._at_work.keys()
 
     def handle(self, source: SessionSource, message: Any) -> Reply:
         """Answer a message of a chat; an async agent runs on a loop of its own.
@@ -88,141 +74,162 @@ class Turns:
         Raises:
             Denied: the runtime is shutting down.
         """
-        with self._running(self._begin(source)) as run:
-            signature = self._signature(run.entry)
-            with self.cache.claim(run.session_key, signature, run.session_id) as turn:
-                run.turn = turn
-                agent = turn.agent
-                if agent is None:
-                    agent = turn.keep(_wait_for(self._build(run)))
-                result = _wait_for(agent(run, message))
-                run.make_current()
-                return self._finish(run, result)
+        run = self._begin(source)
+        with self._working(run):
+            try:
+                self._note(run)
+                with self._claim(run) as turn:
+                    agent = turn.agent
+                    if agent is None:
+                        agent = turn.keep(settled(self._build(run)))
+                    result = settled(agent(run, message))
+                    run.make_current()
+                    return self._finish(run, result)
+            except BaseException:
+                self._end(run, completed=False)
+                raise
 
     async def ahandle(self, source: SessionSource, message: Any) -> Reply:
         """Answer a message of a chat; the loop goes on meanwhile, also while the agent is sync.
 
+        A sync agent cannot be stopped: where the task is cancelled, it waits until that has ended.
+
         Raises:
             Denied: the runtime is shutting down.
         """
-        with self._running(await to_thread.run_sync(self._begin, source)) as run:
-            signature = self._signature(run.entry)
-            async with self.cache.claim(run.session_key, signature, run.session_id) as turn:
-                run.turn = turn
-                agent = turn.agent
-                if agent is None:
-                    agent = turn.keep(await _called(self._build, run))
-                result = await _called(agent, run, message)
-                run.make_current()
-                return await to_thread.run_sync(self._finish, run, result)
+        run = await off_loop(partial(self._begin, source), to_its_end=True)
+        with self._working(run):
+            try:
+                await off_loop(partial(self._note, run), to_its_end=True)
+                async with self._claim(run) as turn:
+                    agent = turn.agent
+                    if agent is None:
+                        agent = turn.keep(await called(self._build, run))
+                    result = await called(agent, run, message)
+                    run.make_current()
+                    return await off_loop(partial(self._finish, run, result), to_its_end=True)
+            except GeneratorExit:  # its loop is gone, and nothing can be awaited any more
+                self._forget(run)
+                raise
+            except BaseException:
+                await off_loop(partial(self._end, run, completed=False), to_its_end=True)
+                raise
+
+    def reset(self, session_key: str) -> str:
+        """Begin a new session because somebody asked, and say so, whatever a hook did."""
+        entry = self.store.reset_session(session_key)
+        self._leave(session_key)
+        self.cache.evict(session_key)
+        if entry is None:
+            return "New session: your next message begins it."
+        return f"Session reset. New session {entry.session_id} begins with your next message."
 
     def _begin(self, source: SessionSource) -> Run:
-        with self._changed:
-            self._refuse_if_stopping()
+        self._at_work.refuse_if_stopping()
         entry = self.store.get_or_create_session(source)
         run = Run(entry, self.store, self.db, source)
+        if entry.is_fresh_reset or entry.was_auto_reset:
+            # It would take along what was said before the reset, where that was never stored.
+            self.cache.evict(run.session_key, unless=run.session_id)
         if self.db.get_session(entry.session_id) is None:
-            self.hooks.once("on_session_start", session_id=run.session_id, platform=run.platform)
+            self.hooks.once(
+                "on_session_start",
+                session_id=run.session_id,
+                platform=run.platform,
+                **known(entry.model_override or {}, "model"),
+            )
         return run
 
-    def _refuse_if_stopping(self) -> None:
-        if self._stopping:
-            raise Denied("shutting down; send the message again in a moment")
+    def _note(self, run: Run) -> None:
+        """Let no watcher, of whatever process, end the session in the middle of the turn."""
+        with self._reporting(f"that {run.session_key} is at work is not noted"):
+            run.token = self.store.begin_turn(run.session_key, run.session_id)
+
+    def _forget(self, run: Run) -> None:
+        """Take the note back, unless that is done or a later turn has put its own there."""
+        token, run.token = run.token, None
+        if token is not None:
+            with self._reporting(f"{run.session_key} stays noted as at work"):
+                self.store.drop_turn(run.session_key, token)
+
+    def _claim(self, run: Run) -> Turn[Agent]:
+        signature = self._signature(run.entry)
+        run.turn = self.cache.claim(run.session_key, signature, run.session_id, alone=True)
+        return run.turn
 
     @contextmanager
-    def _running(self, run: Run) -> Iterator[Run]:
-        """Be at work in a chat, in place of whoever is at work there already."""
-        with self._changed:
-            self._refuse_if_stopping()
-            self._supersede(run.session_key)
-            self._runs.setdefault(run.session_key, []).append(run)
-        try:
-            with run.context():
-                run.make_current()
-                try:
-                    yield run
-                except BaseException:
-                    self._tell_end(run, completed=False)
-                    raise
-        finally:
-            with self._changed:
-                runs = self._runs[run.session_key]
-                runs.remove(run)
-                if not runs:
-                    del self._runs[run.session_key]
-                    self._changed.notify_all()
+    def _working(self, run: Run) -> Iterator[None]:
+        with self._at_work.entered(run), run.context():
+            run.make_current()
+            yield
 
-    def _supersede(self, session_key: str) -> None:
-        """Let those at work in a chat write nothing back."""
-        with self._changed:
-            for run in self._runs.get(session_key, ()):
-                run.superseded = True
+    def _leave(self, session_key: str) -> None:
+        """Note that a chat has left its session, whoever is still at work there."""
+        self._titles.drop(session_key)
+        self._at_work.supersede(session_key)
 
     def _finish(self, run: Run, result: Result) -> Reply:
         """Write back what the turn has changed, and say what a person is answered."""
-        told = _told(result)
+        told = told_by(result)
         failed = bool(told.get("failed"))
-        history_len = self.db.message_count(run.session_id) if failed else 0
+        whole = not any(told.get(flag) for flag in ("failed", "partial", "interrupted"))
+        history_len = 0
+        with self._reporting(f"how long the session of {run.session_key} is cannot be told"):
+            history_len = self.db.message_count(run.session_id) if failed else 0
         text = normalize_empty_agent_response(
             told, told.get("final_response"), history_len=history_len
         )
-        whole = not any(told.get(flag) for flag in ("failed", "partial", "interrupted"))
-        try:
+        # The reply is there, and is worth more than what cannot be stored beside it.
+        with self._reporting(f"what a turn of {run.session_key} has changed is not stored"):
             self._write_back(run, told, whole=whole)
-        except (SessionError, OSError) as error:  # the reply is there, and is worth more
-            self._report(f"what a turn of {run.session_key} has changed is not stored", error)
         superseded = run.superseded
         if told.get("compression_exhausted") and not superseded:
-            self._begin_afresh(run)
-        self._tell_end(run, completed=whole, interrupted=bool(told.get("interrupted")))
+            with self._reporting(f"{run.session_key} could not be reset"):
+                self.reset(run.session_key)
+        self._end(
+            run,
+            completed=whole,
+            interrupted=bool(told.get("interrupted")),
+            **known(told, "model", "task_id", "turn_id"),
+        )
         return Reply(text, run.session_id, run.session_key, superseded, failed)
 
     def _write_back(self, run: Run, told: Mapping[str, Any], *, whole: bool) -> None:
-        if told.get("session_id"):
-            run.follow(told["session_id"])
+        goes_on_in = told.get("session_id")
+        if goes_on_in and self.db.get_compression_tip(goes_on_in) != run.session_id:
+            run.follow(goes_on_in)
+        if not run.superseded:
+            run.catch_up()
         if run.superseded:
             return
-        tokens = told.get("last_prompt_tokens")
-        if not self.store.end_turn(run.session_key, run.session_id, tokens, finished=whole):
+        tokens, token = told.get("last_prompt_tokens"), run.token
+        if not self.store.end_turn(
+            run.session_key, run.session_id, tokens, finished=whole, token=token
+        ):
             run.superseded = True
-        elif whole:
+            return
+        run.token = None
+        if whole:
             self._titles.apply(run.session_key, run.session_id)
 
-    def _begin_afresh(self, run: Run) -> None:
-        """Reset a chat whose session can be compressed no further."""
-        raise NotImplementedError
+    @contextmanager
+    def _reporting(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (SessionError, OSError) as error:
+            self._report(what, error)
 
-    def _tell_end(self, run: Run, *, completed: bool, interrupted: bool = False) -> None:
-        self.hooks.call(
-            "on_session_end",
-            session_id=run.session_id,
-            platform=run.platform,
-            completed=completed,
-            interrupted=interrupted,
-        )
-
-
-def _told(result: Result) -> Mapping[str, Any]:
-    """Return what an agent told; one that answers with text alone did its work."""
-    if isinstance(result, Mapping):
-        return result
-    return {"final_response": result, "api_calls": 1}
-
-
-def _wait_for(value: Any) -> Any:
-    """Return a value, waiting for it on a loop of its own where it is awaitable."""
-    if not inspect.isawaitable(value):
-        return value
-
-    async def settle() -> Any:
-        return await value
-
-    return anyio.run(settle)
-
-
-async def _called(function: Callable[..., Any], *args: Any) -> Any:
-    """Call what may be sync or async; sync code runs in a worker thread."""
-    if inspect.iscoroutinefunction(function):
-        return await function(*args)
-    value = await to_thread.run_sync(function, *args)
-    return await value if inspect.isawaitable(value) else value
+    def _end(self, run: Run, *, completed: bool, interrupted: bool = False, **more: Any) -> None:
+        """Tell that a turn has ended, once: whoever cut it off has told it already."""
+        self._forget(run)
+        if run.superseded and run.turn is not None:
+            run.turn.forget()
+        if self._at_work.take_end(run):
+            self.hooks.call(
+                "on_session_end",
+                session_id=run.session_id,
+                platform=run.platform,
+                completed=completed,
+                interrupted=interrupted,
+                **more,
+            )

@@ -39,6 +39,17 @@ class Factory:
         return agent
 
 
+class Monotonic:
+    """The clock of a cache or a watcher, which stands still until it is set."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.now
+
+
 def how(cache: AgentCache[Any], key: str, signature: Any, session_id: str | None) -> str:
     """Return what a look-up decides, building where it has to."""
     with cache.claim(key, signature, session_id) as turn:

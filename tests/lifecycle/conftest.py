@@ -1,13 +1,16 @@
-"""What tests of the life of a session have: a database with two instances, as of two processes."""
+"""What tests of the life of a session have: databases, caches, hooks, worlds to run agents in."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from session_core import SessionDB
+from session_core import AgentCache, Hooks, SessionDB
+from tests.lifecycle.agents import Agent, Factory, Monotonic
+from tests.lifecycle.runtimes import IDLE, World
 
 
 @pytest.fixture
@@ -25,3 +28,55 @@ def other(db: SessionDB, home_path: Path) -> Iterator[SessionDB]:
     other = SessionDB(home_path / "state.db")
     yield other
     other.close()
+
+
+@pytest.fixture
+def cache(db: SessionDB) -> AgentCache[Agent]:
+    """A cache beside the session `s1`."""
+    return AgentCache(db)
+
+
+@pytest.fixture
+def factory() -> Factory:
+    return Factory()
+
+
+@pytest.fixture
+def monotonic() -> Monotonic:
+    """The clock of a watcher and a cache."""
+    return Monotonic()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Something to hang on, until the test ends."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def told() -> list[tuple[str, BaseException | None]]:
+    """What was reported."""
+    return []
+
+
+@pytest.fixture
+def hooks(told: list[tuple[str, BaseException | None]]) -> Hooks:
+    return Hooks(group=None, report=lambda what, error: told.append((what, error)))
+
+
+@pytest.fixture
+def world(home_path: Path) -> Iterator[World]:
+    """A runtime whose sessions never expire."""
+    world = World(home_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def expiring(home_path: Path) -> Iterator[World]:
+    """A runtime whose sessions expire after an hour."""
+    world = World(home_path, config=IDLE)
+    yield world
+    world.close()

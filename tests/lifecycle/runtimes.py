@@ -13,18 +13,22 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from session_core import Hooks, SessionDB, SessionRuntime, SessionSource, SessionStore
+from session_core import Hooks, SessionDB, SessionRuntime, SessionStore
 from session_core.lifecycle.run import Run
 from session_core.lifecycle.runtime import Reply
-from tests.routing.chats import Clock, file_entries
+from session_core.settings import GatewayConfig, SessionResetPolicy
+from tests.routing.chats import KEY, Clock, chat, file_entries
 
-KEY = "agent:main:telegram:dm:42"
+IDLE = GatewayConfig(
+    default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=60),
+    session_store_max_age_days=90,
+)
 HOOKS = ("on_session_start", "on_session_end", "on_session_finalize", "on_session_reset")
 
 
-def chat(chat_id: int | str = 42, **fields: Any) -> SessionSource:
-    """Return the source of a message."""
-    return SessionSource(platform="telegram", chat_id=str(chat_id), **fields)
+def of(chat_id: int | str) -> str:
+    """Return the key of a chat."""
+    return f"agent:main:telegram:dm:{chat_id}"
 
 
 def echo(run: Run, message: Any) -> str:
@@ -155,6 +159,13 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+async def becomes(condition: Callable[[], bool]) -> None:
+    """Wait until something is true that is said in a thread."""
+    with anyio.fail_after(30):
+        while not condition():  # noqa: ASYNC110 -- no loop tells of it
+            await anyio.sleep(0.001)
 
 
 def handled(world: World, how: str, message: Any = "hello", chat_id: int | str = 42) -> Reply:

@@ -14,16 +14,6 @@ from tests.lifecycle.agents import Agent, Factory, how
 KEY = "agent:main:telegram:dm:42"
 
 
-@pytest.fixture
-def cache(db: SessionDB) -> AgentCache[Agent]:
-    return AgentCache(db)
-
-
-@pytest.fixture
-def factory() -> Factory:
-    return Factory()
-
-
 def get(cache: AgentCache[Agent], factory: Factory, session_id: str = "s1") -> Agent:
     return cache.get_or_build(KEY, "sig", session_id, factory)
 
@@ -211,20 +201,58 @@ def test_a_database_that_cannot_be_asked_reuses_and_is_reported(
     assert set(told) == {error}
 
 
-def test_an_agent_that_was_built_without_a_revision_is_guarded_from_its_first_own_append(
-    db: SessionDB, other: SessionDB
-) -> None:
+@pytest.fixture
+def unguarded(db: SessionDB) -> AgentCache[Agent]:
+    """A cache with an agent of `s1` that was built while the database could not be asked."""
     failing: Any = Failing(db)
     failing.error = Busy("held by another process")
     cache: AgentCache[Agent] = AgentCache(failing, report=lambda *_: None)
     how(cache, KEY, "sig", "s1")
     failing.error = None
-    assert how(cache, KEY, "sig", "s1") == "reused"
-    with cache.turn(KEY) as turn:
+    return cache
+
+
+def test_an_agent_that_was_built_without_a_revision_is_guarded_from_its_first_own_append(
+    db: SessionDB, other: SessionDB, unguarded: AgentCache[Agent]
+) -> None:
+    with unguarded.turn(KEY) as turn:
         turn.appended("s1", db.append_message("s1", "user", "ours"))
-    assert how(cache, KEY, "sig", "s1") == "reused"
+    assert how(unguarded, KEY, "sig", "s1") == "reused"
     other.append_message("s1", "user", "from outside")
-    assert how(cache, KEY, "sig", "s1") == "foreign"
+    assert how(unguarded, KEY, "sig", "s1") == "foreign"
+
+
+def test_an_agent_that_was_built_without_a_revision_is_guarded_from_its_next_use(
+    other: SessionDB, unguarded: AgentCache[Agent]
+) -> None:
+    assert how(unguarded, KEY, "sig", "s1") == "reused"
+    other.append_message("s1", "user", "from outside")
+    assert how(unguarded, KEY, "sig", "s1") == "foreign"
+
+
+# -- alone -------------------------------------------------------------------------------------
+
+
+def test_an_agent_that_is_to_be_alone_is_not_the_one_of_a_turn_under_way(
+    cache: AgentCache[Agent],
+) -> None:
+    with cache.claim(KEY, "sig", "s1", alone=True) as first:
+        old = first.keep(Agent(1))
+        with cache.claim(KEY, "sig", "s1", alone=True) as second:
+            assert (second.agent, second.how) == (None, "busy")
+            new = second.keep(Agent(2))
+        assert first.agent is old
+        assert not old.closed.is_set()
+    assert old.closed.wait(5)
+    with cache.claim(KEY, "sig", "s1", alone=True) as third:
+        assert (third.agent, third.how) == (new, "reused")
+
+
+def test_turns_that_do_not_ask_to_be_alone_share_their_agent(cache: AgentCache[Agent]) -> None:
+    with cache.claim(KEY, "sig", "s1") as first:
+        agent = first.keep(Agent(1))
+        with cache.claim(KEY, "sig", "s1") as second:
+            assert second.agent is agent
 
 
 # -- our own turns -----------------------------------------------------------------------------
@@ -386,8 +414,8 @@ def test_our_own_rotation_is_followed_and_reuses(
         assert (turn.agent, turn.how) == (agent, "reused")
 
 
-def test_our_own_rotation_without_a_revision_takes_it_from_the_next_append(
-    db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
+def test_our_own_rotation_without_a_revision_takes_the_one_of_that_moment(
+    db: SessionDB, cache: AgentCache[Agent]
 ) -> None:
     how(cache, KEY, "sig", "s1")
     with cache.turn(KEY) as turn:
@@ -395,7 +423,23 @@ def test_our_own_rotation_without_a_revision_takes_it_from_the_next_append(
         turn.moved("s1", "s2")
         turn.appended("s2", db.append_message("s2", "assistant", "an answer"))
     assert how(cache, KEY, "sig", "s2") == "reused"
-    other.append_message("s2", "user", "from outside")
+
+
+@pytest.mark.parametrize("then_ours", [False, True], ids=["no append follows", "ours follows"])
+@pytest.mark.parametrize("by", ["turn", "cache"])
+def test_a_foreign_write_after_our_own_rotation_rebuilds(
+    db: SessionDB, other: SessionDB, cache: AgentCache[Agent], by: str, then_ours: bool
+) -> None:
+    how(cache, KEY, "sig", "s1")
+    with cache.turn(KEY) as turn:
+        rotate(db, "s1", "s2")
+        if by == "turn":
+            turn.moved("s1", "s2")
+        else:
+            cache.moved(KEY, "s1", "s2")
+        other.append_message("s2", "user", "from outside")
+        if then_ours:
+            turn.appended("s2", db.append_message("s2", "assistant", "an answer"))
     assert how(cache, KEY, "sig", "s2") == "foreign"
 
 

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from session_core.lifecycle.agent_cache import AgentCache
-from tests.lifecycle.agents import Agent, how
-
-
-class Clock:
-    """A time that stands still until it is set."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        """Tell the time."""
-        return self.now
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Something to hang on, until the test ends."""
-    event = threading.Event()
-    yield event
-    event.set()
+from tests.lifecycle.agents import Agent, Monotonic, how
 
 
 def fill(cache: AgentCache[Agent], *keys: str) -> list[Agent]:
@@ -127,7 +107,7 @@ def test_an_agent_that_is_taken_into_a_turn_while_it_is_asked_for_is_not_evicted
 
 
 def test_an_agent_that_was_used_while_it_was_asked_for_is_not_evicted() -> None:
-    clock = Clock()
+    clock = Monotonic(1000.0)
 
     def running(key: str) -> bool:
         clock.now += 1
@@ -143,7 +123,7 @@ def test_an_agent_that_was_used_while_it_was_asked_for_is_not_evicted() -> None:
 
 
 def test_a_sweep_evicts_what_was_idle_for_longer_than_the_limit() -> None:
-    clock = Clock()
+    clock = Monotonic(1000.0)
     cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
     old, _ = fill(cache, "old", "new")
     clock.now += 3600
@@ -156,7 +136,7 @@ def test_a_sweep_evicts_what_was_idle_for_longer_than_the_limit() -> None:
 
 
 def test_the_end_of_a_turn_is_a_use() -> None:
-    clock = Clock()
+    clock = Monotonic(1000.0)
     cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
     with cache.claim("a", "sig", None) as turn:
         turn.keep(Agent())
@@ -212,6 +192,33 @@ def test_an_agent_that_is_evicted_in_its_turn_is_closed_after_it() -> None:
         assert turn.agent is agent
         assert not agent.closed.is_set()
     assert agent.closed.wait(5)
+
+
+def test_an_agent_is_closed_whose_turn_ends_while_others_are_asked_for() -> None:
+    at_work: list[Any] = []
+
+    def running(_: str) -> bool:
+        if at_work:
+            at_work.pop().__exit__(None, None, None)
+        return False
+
+    cache: AgentCache[Agent] = AgentCache(running=running)
+    agent, other = fill(cache, "a", "b")
+    turn = cache.turn("a")
+    turn.__enter__()
+    fill(cache, "b")
+    at_work.append(turn)
+    cache.clear()
+    assert other.closed.is_set()
+    assert agent.closed.wait(5)
+
+
+def test_evict_spares_an_agent_of_the_session_that_it_is_told() -> None:
+    cache: AgentCache[Agent] = AgentCache()
+    agent = cache.get_or_build("a", "sig", "s1", Agent)
+    assert not cache.evict("a", unless="s1")
+    assert cache.evict("a", unless="s2")
+    assert agent.closed.is_set()
 
 
 def test_an_agent_that_is_replaced_while_it_is_said_to_run_is_closed_after_it() -> None:

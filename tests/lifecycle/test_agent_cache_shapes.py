@@ -14,12 +14,6 @@ KEY = "k"
 A = Agent()
 
 
-@pytest.fixture
-def cache(db: SessionDB) -> AgentCache[Agent]:
-    """A cache beside a session `s1` with one message."""
-    return AgentCache(db, report=lambda *_: None)
-
-
 # -- the mapping -------------------------------------------------------------------------------
 
 
@@ -65,7 +59,14 @@ def test_what_is_taken_out_or_replaced_this_way_is_not_cleaned_up(
 
 @pytest.mark.parametrize(
     "entry",
-    [[A, "sig", 0], (A,), (A, "sig", 0, "s1", 5), "text", (A, "sig", Revision(1, 1, 0, 0, None))],
+    [
+        [A, "sig", 0],
+        (None, "sig"),
+        (A,),
+        (A, "sig", 0, "s1", 5),
+        "text",
+        (A, "sig", Revision(1, 1, 0, 0, None)),
+    ],
 )
 def test_anything_but_a_tuple_of_a_known_shape_is_refused(
     cache: AgentCache[Agent], entry: Any

@@ -113,6 +113,13 @@ def test_a_turn_that_builds_nothing_keeps_nothing() -> None:
     assert len(cache) == 1
 
 
+def test_nothing_that_was_built_is_not_kept() -> None:
+    cache: AgentCache[None] = AgentCache()
+    with pytest.raises(InvalidInput, match="no agent to keep"):
+        cache.get_or_build("k", "sig", None, lambda: None)
+    assert "k" not in cache
+
+
 def test_what_older_code_stored_during_a_build_is_replaced_and_closed() -> None:
     cache: AgentCache[Agent] = AgentCache()
     stored, built = Agent(1), Agent(2)

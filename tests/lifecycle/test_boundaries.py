@@ -8,14 +8,9 @@ from typing import Any
 import pytest
 
 from session_core.hooks import Hooks
+from session_core.hooks.specs import FINALIZE, RESET
 
-FINALIZE, RESET = "on_session_finalize", "on_session_reset"
 MOMENT_S = 0.05
-
-
-@pytest.fixture
-def hooks() -> Hooks:
-    return Hooks(group=None, report=lambda *_: None)
 
 
 def recorded(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
@@ -63,15 +58,7 @@ def test_what_is_finalized_is_the_old_id_and_what_is_reset_to_the_new_for_those_
     assert seen == [("old", None), (None, "new")]
 
 
-def test_a_shutdown_finalizes_each_running_session(hooks: Hooks) -> None:
-    seen = recorded(hooks)
-    for session_id in ("a", "b"):
-        hooks.boundary(session_id, None, "gateway", "shutdown")
-    given = {"platform": "gateway", "reason": "shutdown"}
-    assert seen == [(FINALIZE, {"session_id": id_, **given}) for id_ in ("a", "b")]
-
-
-def test_a_close_finalizes_without_a_reason(hooks: Hooks) -> None:
+def test_a_finalize_without_a_reason_tells_none(hooks: Hooks) -> None:
     seen = recorded(hooks)
     hooks.boundary("s", None, "tui")
     assert seen == [(FINALIZE, {"session_id": "s", "platform": "tui"})]

@@ -146,9 +146,27 @@ def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behin
     assert ID not in child_env()
 
 
+def test_a_thread_of_nobody_is_not_in_the_session_that_another_turn_left_behind() -> None:
+    def turn() -> None:
+        with session_context(platform="telegram"):
+            set_current_session_id("of another turn")
+
+    copy_context().run(turn)
+    seen: list[str | None] = []
+
+    def look() -> None:
+        seen.extend([current_session_id(), get_session_env(ID, "none")])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [None, "none"]
+    assert os.environ[ID] == "of another turn"
+
+
 def test_a_program_without_contexts_passes_its_one_session_on() -> None:
     copy_context().run(set_current_session_id, "the one")
-    assert child_env()[ID] == "the one"
+    assert child_env()[ID] == current_session_id() == "the one"
 
 
 def test_a_session_that_the_process_was_started_with_is_passed_on(

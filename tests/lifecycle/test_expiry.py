@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +13,22 @@ import anyio.lowlevel
 import pytest
 
 from session_core import AgentCache, Busy, ExpiryWatcher
-from session_core.settings import GatewayConfig, SessionResetPolicy
+from session_core.lifecycle.run import Run
+from session_core.settings import GatewayConfig
 from tests.homes import hermes_database
-from tests.lifecycle.runtimes import KEY, Gate, World, beside, until
-
-IDLE = GatewayConfig(
-    default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=60),
-    session_store_max_age_days=90,
+from tests.lifecycle.agents import Monotonic
+from tests.lifecycle.runtimes import (
+    IDLE,
+    Gate,
+    World,
+    as_async,
+    becomes,
+    beside,
+    echo,
+    of,
+    until,
 )
-
-
-class Time:
-    """The monotonic clock of a watcher and a cache."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """Return the time that the test has set."""
-        return self.now
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def world(home_path: Path) -> Iterator[World]:
-    world = World(home_path, config=IDLE)
-    yield world
-    world.close()
+from tests.routing.chats import KEY, chat
 
 
 def watcher(world: World, **options: Any) -> ExpiryWatcher:
@@ -51,48 +37,44 @@ def watcher(world: World, **options: Any) -> ExpiryWatcher:
     )
 
 
-def of(name: Any) -> str:
-    return f"agent:main:telegram:dm:{name}"
-
-
 # What has expired
 
 
-def test_what_has_expired_is_finalized_once_and_marked_in_both_places(world: World) -> None:
-    session_id = world.say().session_id
-    world.clock.advance(hours=2)
-    watch = watcher(world)
+def test_what_has_expired_is_finalized_once_and_marked_in_both_places(expiring: World) -> None:
+    session_id = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    watch = watcher(expiring)
     assert watch.tick() == [session_id]
     assert watch.tick() == []
-    finalized = [given for hook, given in world.told if hook == "on_session_finalize"]
+    finalized = [given for hook, given in expiring.told if hook == "on_session_finalize"]
     expected = {"session_id": session_id, "platform": "telegram", "reason": "session_expired"}
     assert finalized == [expected]
-    entry, row = world.store.get(KEY), world.db.get_session(session_id)
+    entry, row = expiring.store.get(KEY), expiring.db.get_session(session_id)
     assert entry is not None
     assert row is not None
     assert (entry.expiry_finalized, row["expiry_finalized"]) == (True, 1)
     assert row["end_reason"] == "session_reset"
-    assert len(world.runtime.cache) == 0
+    assert len(expiring.runtime.cache) == 0
 
 
 def test_the_next_message_resets_what_was_finalized_and_finalizes_it_not_again(
-    world: World,
+    expiring: World,
 ) -> None:
-    old = world.say().session_id
-    world.clock.advance(hours=2)
-    watcher(world).tick()
-    new = world.say().session_id
-    assert world.boundaries == [("finalize", old), ("reset", new)]
-    entry = world.store.get(KEY)
+    old = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    watcher(expiring).tick()
+    new = expiring.say().session_id
+    assert expiring.boundaries == [("finalize", old), ("reset", new)]
+    entry = expiring.store.get(KEY)
     assert entry is not None
     assert not entry.expiry_finalized
 
 
-def test_nor_after_a_start(world: World, home_path: Path) -> None:
-    world.say()
-    world.clock.advance(hours=2)
-    watcher(world).tick()
-    world.close()
+def test_nor_after_a_start(expiring: World, home_path: Path) -> None:
+    expiring.say()
+    expiring.clock.advance(hours=2)
+    watcher(expiring).tick()
+    expiring.close()
     again = World(home_path, config=IDLE)
     again.clock.advance(hours=2)
     assert watcher(again).tick() == []
@@ -101,12 +83,12 @@ def test_nor_after_a_start(world: World, home_path: Path) -> None:
     again.close()
 
 
-def test_what_has_not_expired_is_left_alone(world: World) -> None:
-    world.say()
-    world.clock.advance(minutes=60)
-    before = world.store.get(KEY)
-    assert watcher(world).tick() == []
-    assert world.store.get(KEY) == before
+def test_what_has_not_expired_is_left_alone(expiring: World) -> None:
+    expiring.say()
+    expiring.clock.advance(minutes=60)
+    before = expiring.store.get(KEY)
+    assert watcher(expiring).tick() == []
+    assert expiring.store.get(KEY) == before
 
 
 def test_where_nothing_ever_resets_nothing_is_finalized(home_path: Path) -> None:
@@ -117,41 +99,154 @@ def test_where_nothing_ever_resets_nothing_is_finalized(home_path: Path) -> None
     world.close()
 
 
-def test_a_chat_with_a_process_at_work_is_not_finalized(world: World) -> None:
-    world.say()
-    world.clock.advance(hours=2)
-    world.store._has_active_processes = lambda _: True
-    assert watcher(world).tick() == []
+def test_a_chat_with_a_process_at_work_is_not_finalized(expiring: World) -> None:
+    expiring.say()
+    expiring.clock.advance(hours=2)
+    expiring.store._has_active_processes = lambda _: True
+    assert watcher(expiring).tick() == []
 
 
-def test_a_chat_in_the_middle_of_a_turn_is_not_finalized(world: World) -> None:
+def test_a_chat_in_the_middle_of_a_turn_is_not_finalized(expiring: World) -> None:
     gate = Gate()
-    world.agent = gate
-    with beside(world.say):
+    expiring.agent = gate
+    with beside(expiring.say):
         gate.entered.wait(30)
-        world.clock.advance(hours=2)
-        assert watcher(world).tick() == []
+        expiring.clock.advance(hours=2)
+        assert watcher(expiring).tick() == []
         gate.opened.set()
-    assert world.say().session_id == world.agree()
-    assert world.boundaries == []
+    assert expiring.say().session_id == expiring.agree()
+    assert expiring.boundaries == []
+
+
+def test_a_chat_in_the_middle_of_a_turn_of_another_process_is_not_finalized(
+    expiring: World, home_path: Path
+) -> None:
+    other = World(home_path, config=IDLE)
+    other.clock = other.store._now = expiring.clock
+    watch = watcher(other)
+
+    def agent(run: Run, message: Any) -> str:
+        expiring.clock.advance(hours=2)
+        assert watch.tick() == []
+        return echo(run, message)
+
+    expiring.agent = agent
+    session_id = expiring.say().session_id
+    assert expiring.ended(session_id) is None
+    expiring.agent = echo
+    assert expiring.say().session_id == session_id
+    assert expiring.boundaries == other.boundaries == []
+    expiring.clock.advance(hours=2)
+    assert watch.tick() == [session_id]
+    other.close()
+
+
+@pytest.mark.parametrize("outcome", ["raises", "is cancelled"])
+def test_a_turn_that_is_cut_off_keeps_no_session_from_its_end(
+    expiring: World, outcome: str
+) -> None:
+    if outcome == "raises":
+        expiring.agent = lambda *_: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            expiring.say()
+    else:
+        expiring.agent = as_async(lambda *_: anyio.sleep_forever())
+
+        async def cut() -> None:
+            with anyio.move_on_after(0.05):
+                await expiring.runtime.ahandle(chat(), "hello")
+
+        anyio.run(cut)
+    expiring.clock.advance(hours=2)
+    assert len(watcher(expiring).tick()) == 1
+
+
+def test_watchers_of_several_processes_tell_an_end_once(expiring: World, home_path: Path) -> None:
+    session_id = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    others = [World(home_path, config=IDLE) for _ in range(4)]
+    barrier = threading.Barrier(4)
+    for other in others:
+        other.clock.advance(hours=2)
+
+    def tick(other: World) -> list[str]:
+        barrier.wait(30)
+        return watcher(other).tick()
+
+    with beside(*(lambda other=other: tick(other) for other in others)) as results:
+        pass
+    assert sorted(results) == [[], [], [], [session_id]]
+    assert sum(len(other.boundaries) for other in others) == 1
+    for other in others:
+        other.close()
+
+
+def test_what_a_process_has_claimed_and_died_of_is_told_by_the_next(
+    expiring: World, home_path: Path
+) -> None:
+    session_id = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    code = """
+import os, sys
+from pathlib import Path
+from session_core import ExpiryWatcher
+from tests.lifecycle.runtimes import IDLE, World
+
+world = World(Path(sys.argv[1]), config=IDLE)
+world.clock.advance(hours=2)
+world.hooks.timeout_s = 30
+world.hooks.add("on_session_finalize", lambda: os._exit(7))
+ExpiryWatcher(world.runtime).tick()
+"""
+    command = [sys.executable, "-c", code, str(home_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], timeout=60, check=False)
+    assert done.returncode == 7
+    entry = expiring.store.get(KEY)
+    assert entry is not None
+    assert (entry.expiry_finalized, list(entry.extra)) == (
+        False,
+        ["expiry_claim", "expiry_claimed_at"],
+    )
+    assert watcher(expiring).tick() == [session_id]
+    assert expiring.boundaries == [("finalize", session_id)]
+
+
+def test_a_session_that_comes_back_to_life_while_its_end_is_told_is_not_marked(
+    expiring: World,
+) -> None:
+    session_id = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    name = expiring.hooks.add(
+        "on_session_finalize", lambda: expiring.store.update_session(KEY) and None
+    )
+    watch = watcher(expiring)
+    watch.tick()
+    entry = expiring.store.get(KEY)
+    assert entry is not None
+    assert (entry.expiry_finalized, expiring.ended(session_id)) == (False, None)
+    assert expiring.say().session_id == session_id
+    expiring.hooks.remove(name)
+    expiring.clock.advance(hours=2)
+    assert watch.tick() == [session_id]
+    assert expiring.boundaries == [("finalize", session_id)] * 2
 
 
 def test_a_session_that_gives_way_while_others_are_finalized_is_told_once(
-    world: World,
+    expiring: World,
 ) -> None:
-    first = world.say(chat_id="a").session_id
-    second = world.say(chat_id="b").session_id
-    world.clock.advance(hours=2)
+    first = expiring.say(chat_id="a").session_id
+    second = expiring.say(chat_id="b").session_id
+    expiring.clock.advance(hours=2)
     replies = []
 
     def finalize(session_id: str) -> None:
         if session_id == first:
-            replies.append(world.say(chat_id="b"))
+            replies.append(expiring.say(chat_id="b"))
 
-    world.hooks.add("on_session_finalize", finalize)
-    assert watcher(world).tick() == [first]
-    assert world.names("finalize").count(("finalize", second)) == 1
-    entry = world.store.get(of("b"))
+    expiring.hooks.add("on_session_finalize", finalize)
+    assert watcher(expiring).tick() == [first]
+    assert expiring.names("finalize").count(("finalize", second)) == 1
+    entry = expiring.store.get(of("b"))
     assert entry is not None
     assert (entry.session_id, entry.expiry_finalized) == (replies[0].session_id, False)
 
@@ -159,84 +254,102 @@ def test_a_session_that_gives_way_while_others_are_finalized_is_told_once(
 # What goes wrong
 
 
-def test_a_broken_hook_is_no_failure(world: World) -> None:
-    session_id = world.say().session_id
-    world.clock.advance(hours=2)
-    world.hooks.add("on_session_finalize", lambda: 1 / 0)
-    assert watcher(world).tick() == [session_id]
+def test_a_broken_hook_is_no_failure(expiring: World) -> None:
+    session_id = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    expiring.hooks.add("on_session_finalize", lambda: 1 / 0)
+    assert watcher(expiring).tick() == [session_id]
 
 
 def test_a_failing_finalize_is_tried_three_times_and_then_marked_with_its_model(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session_id = world.say().session_id
-    world.store.set_model_override(KEY, {"model": "m"})
-    world.clock.advance(hours=2)
+    session_id = expiring.say().session_id
+    expiring.store.set_model_override(KEY, {"model": "m"})
+    expiring.clock.advance(hours=2)
     tries = []
 
     def fail(key: str) -> bool:
         tries.append(key)
         raise RuntimeError("clean-up is broken")
 
-    monkeypatch.setattr(world.runtime.cache, "evict", fail)
-    watch = watcher(world)
+    monkeypatch.setattr(expiring.runtime.cache, "evict", fail)
+    watch = watcher(expiring)
     assert [watch.tick() for _ in range(4)] == [[], [], [session_id], []]
     assert len(tries) == 3
-    entry = world.store.get(KEY)
+    entry = expiring.store.get(KEY)
     assert entry is not None
     assert (entry.expiry_finalized, entry.model_override) == (True, {"model": "m"})
-    assert world.names("finalize") == [("finalize", session_id)]
+    assert expiring.names("finalize") == [("finalize", session_id)]
 
 
 def test_a_finalize_that_works_the_second_time_forgets_the_first(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session_id = world.say().session_id
-    world.clock.advance(hours=2)
-    watch = watcher(world)
+    session_id = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    watch = watcher(expiring)
     with monkeypatch.context() as patch:
-        patch.setattr(world.runtime.cache, "evict", lambda _: 1 / 0)
+        patch.setattr(expiring.runtime.cache, "evict", lambda _: 1 / 0)
         assert watch.tick() == []
     assert watch.tick() == [session_id]
     assert watch._failures == {}
 
 
 def test_an_entry_that_cannot_be_marked_keeps_no_other_from_its_end(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.say(chat_id="bad")
-    good = world.say(chat_id="good").session_id
-    world.clock.advance(hours=2)
-    real = world.store.set_expiry_finalized
+    expiring.say(chat_id="bad")
+    good = expiring.say(chat_id="good").session_id
+    expiring.clock.advance(hours=2)
+    real = expiring.store.set_expiry_finalized
 
     def mark(entry: Any, **options: Any) -> bool:
         if entry.key == of("bad"):
             raise Busy("the write lock is held")
         return real(entry, **options)
 
-    monkeypatch.setattr(world.store, "set_expiry_finalized", mark)
-    watch = watcher(world)
+    monkeypatch.setattr(expiring.store, "set_expiry_finalized", mark)
+    watch = watcher(expiring)
     assert [watch.tick() for _ in range(5)] == [[good], [], [], [], []]
-    entry = world.store.get(of("good"))
+    entry = expiring.store.get(of("good"))
     assert entry is not None
     assert entry.expiry_finalized
+
+
+def test_an_entry_that_cannot_be_read_keeps_no_other_from_its_end(
+    expiring: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expiring.say(chat_id="bad")
+    good = expiring.say(chat_id="good").session_id
+    expiring.clock.advance(hours=2)
+    real = expiring.store.get
+
+    def get(key: str) -> Any:
+        if key == of("bad"):
+            raise Busy("the write lock is held")
+        return real(key)
+
+    monkeypatch.setattr(expiring.store, "get", get)
+    assert watcher(expiring).tick() == [good]
+    assert any("bad" in what for what in expiring.reported)
 
 
 # Idle agents
 
 
-def cached(home: Path, time: Time, config: GatewayConfig | None = IDLE) -> World:
+def cached(home: Path, monotonic: Monotonic, config: GatewayConfig | None = IDLE) -> World:
     world = World(home, config=config)
-    world.runtime.cache = AgentCache(world.db, idle_s=3600, clock=time)
+    world.runtime.cache = AgentCache(world.db, idle_s=3600, clock=monotonic)
     return world
 
 
 def test_an_idle_agent_of_a_session_that_never_expires_is_evicted(
-    home_path: Path, time: Time
+    home_path: Path, monotonic: Monotonic
 ) -> None:
-    world = cached(home_path, time, None)
+    world = cached(home_path, monotonic, None)
     world.say()
-    time.now = 3601
+    monotonic.now = 3601
     watcher(world).tick()
     assert len(world.runtime.cache) == 0
     assert world.boundaries == []
@@ -244,11 +357,11 @@ def test_an_idle_agent_of_a_session_that_never_expires_is_evicted(
 
 
 def test_an_idle_agent_of_a_session_that_will_expire_stays_until_then(
-    home_path: Path, time: Time
+    home_path: Path, monotonic: Monotonic
 ) -> None:
-    world = cached(home_path, time)
+    world = cached(home_path, monotonic)
     session_id = world.say().session_id
-    time.now = 3601
+    monotonic.now = 3601
     watch = watcher(world)
     watch.tick()
     assert len(world.runtime.cache) == 1
@@ -258,11 +371,13 @@ def test_an_idle_agent_of_a_session_that_will_expire_stays_until_then(
     world.close()
 
 
-def test_an_idle_agent_of_a_chat_without_a_route_is_evicted(home_path: Path, time: Time) -> None:
-    world = cached(home_path, time)
+def test_an_idle_agent_of_a_chat_without_a_route_is_evicted(
+    home_path: Path, monotonic: Monotonic
+) -> None:
+    world = cached(home_path, monotonic)
     world.say()
     world.store.remove(world.store.entries())
-    time.now = 3601
+    monotonic.now = 3601
     watcher(world).tick()
     assert len(world.runtime.cache) == 0
     world.close()
@@ -271,27 +386,27 @@ def test_an_idle_agent_of_a_chat_without_a_route_is_evicted(home_path: Path, tim
 # Pruning
 
 
-def test_the_first_tick_prunes_and_then_one_an_hour(world: World, time: Time) -> None:
+def test_the_first_tick_prunes_and_then_one_an_hour(expiring: World, monotonic: Monotonic) -> None:
     def grow_old(name: str) -> None:
-        world.say(chat_id=name)
-        world.clock.advance(days=91)
+        expiring.say(chat_id=name)
+        expiring.clock.advance(days=91)
 
-    watch = watcher(world, clock=time)
+    watch = watcher(expiring, clock=monotonic)
     left = []
     for name, at in (("a", 0.0), ("b", 3599.0), ("c", 3600.0)):
         grow_old(name)
-        time.now = at
+        monotonic.now = at
         watch.tick()
-        left.append([key[-1] for key in world.store.entries()])
+        left.append([key[-1] for key in expiring.store.entries()])
     assert left == [[], ["b"], []]
 
 
-def test_a_prune_keeps_the_sessions(world: World) -> None:
-    session_id = world.say().session_id
-    world.clock.advance(days=91)
-    watcher(world).tick()
-    assert world.store.entries() == {}
-    assert world.db.message_count(session_id) == 2
+def test_a_prune_keeps_the_sessions(expiring: World) -> None:
+    session_id = expiring.say().session_id
+    expiring.clock.advance(days=91)
+    watcher(expiring).tick()
+    assert expiring.store.entries() == {}
+    assert expiring.db.message_count(session_id) == 2
 
 
 @pytest.mark.parametrize("days", [0, -1])
@@ -336,14 +451,8 @@ def run_with(watch: ExpiryWatcher, do: Any) -> None:
     anyio.run(both)
 
 
-async def becomes(condition: Any) -> None:
-    """Wait until something is true that no loop tells of."""
-    while not condition():  # noqa: ASYNC110 -- it is said in a thread
-        await anyio.sleep(0.001)
-
-
-def test_it_ticks_again_and_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watcher(world, interval_s=0.001, start_delay_s=0)
+def test_it_ticks_again_and_again(expiring: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = watcher(expiring, interval_s=0.001, start_delay_s=0)
     ticks: list[str] = []
     monkeypatch.setattr(watch, "tick", lambda: ticks.append(threading.current_thread().name))
 
@@ -355,8 +464,8 @@ def test_it_ticks_again_and_again(world: World, monkeypatch: pytest.MonkeyPatch)
     assert threading.main_thread().name not in ticks
 
 
-def test_it_waits_before_its_first_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watcher(world, start_delay_s=3600)
+def test_it_waits_before_its_first_tick(expiring: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = watcher(expiring, start_delay_s=3600)
     ticks: list[int] = []
     monkeypatch.setattr(watch, "tick", lambda: ticks.append(1))
 
@@ -368,8 +477,8 @@ def test_it_waits_before_its_first_tick(world: World, monkeypatch: pytest.Monkey
     assert ticks == []
 
 
-def test_it_stops_at_once_from_another_thread(world: World) -> None:
-    watch = watcher(world, interval_s=3600, start_delay_s=3600)
+def test_it_stops_at_once_from_another_thread(expiring: World) -> None:
+    watch = watcher(expiring, interval_s=3600, start_delay_s=3600)
 
     async def do() -> None:
         await anyio.sleep(0.01)
@@ -378,19 +487,19 @@ def test_it_stops_at_once_from_another_thread(world: World) -> None:
     run_with(watch, do)
 
 
-def test_it_stops_at_once_in_the_middle_of_a_tick(world: World) -> None:
+def test_it_stops_at_once_in_the_middle_of_a_tick(expiring: World) -> None:
     for name in ("a", "b"):
-        world.say(chat_id=name)
-    world.clock.advance(hours=2)
+        expiring.say(chat_id=name)
+    expiring.clock.advance(hours=2)
     entered, opened = threading.Event(), threading.Event()
 
     def hang() -> None:
         entered.set()
         opened.wait(30)
 
-    world.hooks.timeout_s = 30
-    world.hooks.add("on_session_finalize", hang)
-    watch = watcher(world, start_delay_s=0)
+    expiring.hooks.timeout_s = 30
+    expiring.hooks.add("on_session_finalize", hang)
+    watch = watcher(expiring, start_delay_s=0)
 
     async def do() -> None:
         await becomes(entered.is_set)
@@ -405,12 +514,12 @@ def test_it_stops_at_once_in_the_middle_of_a_tick(world: World) -> None:
             opened.set()
 
     anyio.run(both)
-    until(lambda: not any(thread.name == "AnyIO worker thread" for thread in threading.enumerate()))
-    assert len(world.names("finalize")) == 1
+    until(lambda: not any(thread.name == "off the loop" for thread in threading.enumerate()))
+    assert len(expiring.names("finalize")) == 1
 
 
-def test_it_ends_with_its_task(world: World) -> None:
-    watch = watcher(world, start_delay_s=3600)
+def test_it_ends_with_its_task(expiring: World) -> None:
+    watch = watcher(expiring, start_delay_s=3600)
 
     async def both() -> None:
         async with anyio.create_task_group() as group:
@@ -423,9 +532,9 @@ def test_it_ends_with_its_task(world: World) -> None:
 
 
 def test_a_tick_that_fails_is_reported_and_the_next_comes(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watcher(world, interval_s=0.001, start_delay_s=0)
+    watch = watcher(expiring, interval_s=0.001, start_delay_s=0)
     ticks: list[int] = []
 
     def tick() -> None:
@@ -439,21 +548,21 @@ def test_a_tick_that_fails_is_reported_and_the_next_comes(
         watch.stop()
 
     run_with(watch, do)
-    assert any("tick" in what for what in world.reported)
+    assert any("tick" in what for what in expiring.reported)
 
 
-def test_the_loop_goes_on_while_a_tick_hangs(world: World) -> None:
-    world.say()
-    world.clock.advance(hours=2)
+def test_the_loop_goes_on_while_a_tick_hangs(expiring: World) -> None:
+    expiring.say()
+    expiring.clock.advance(hours=2)
     entered, opened = threading.Event(), threading.Event()
 
     def hang() -> None:
         entered.set()
         opened.wait(30)
 
-    world.hooks.timeout_s = 30
-    world.hooks.add("on_session_finalize", hang)
-    watch = watcher(world, start_delay_s=0)
+    expiring.hooks.timeout_s = 30
+    expiring.hooks.add("on_session_finalize", hang)
+    watch = watcher(expiring, start_delay_s=0)
     steps = []
 
     async def do() -> None:
@@ -462,8 +571,30 @@ def test_the_loop_goes_on_while_a_tick_hangs(world: World) -> None:
             await anyio.lowlevel.checkpoint()
             steps.append(1)
         opened.set()
-        await becomes(lambda: bool(world.names("finalize")))
+        await becomes(lambda: bool(expiring.names("finalize")))
         watch.stop()
 
     run_with(watch, do)
     assert len(steps) == 5
+
+
+def test_the_end_of_the_process_does_not_wait_for_a_tick_that_hangs(home_path: Path) -> None:
+    code = """
+import sys, threading, time
+from pathlib import Path
+import anyio
+from session_core import ExpiryWatcher
+from tests.lifecycle.runtimes import IDLE, World
+
+world = World(Path(sys.argv[1]), config=IDLE)
+world.say()
+world.clock.advance(hours=2)
+world.hooks.timeout_s = 3600
+entered = threading.Event()
+world.hooks.add("on_session_finalize", lambda: entered.set() or threading.Event().wait())
+watch = ExpiryWatcher(world.runtime, start_delay_s=0)
+threading.Thread(target=lambda: entered.wait() and watch.stop(), daemon=True).start()
+anyio.run(watch.run)
+"""
+    command = [sys.executable, "-c", code, str(home_path)]
+    subprocess.run(command, cwd=Path(__file__).parents[2], timeout=60, check=True)

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -18,35 +18,18 @@ import pytest
 from session_core.context import current_session_id, session_context, set_current_session_id
 from session_core.errors import InvalidInput
 from session_core.hooks import Hooks, hookimpl
+from session_core.hooks.dispatch import _MAX_WAITING
+from session_core.hooks.specs import FINALIZE, RESET
+from session_core.isolated import off_loop
 from session_core.keys import Platform
 
-FINALIZE, RESET = "on_session_finalize", "on_session_reset"
 SHORT_S = 0.05
-
-
-@pytest.fixture
-def told() -> list[tuple[str, BaseException | None]]:
-    """What was reported."""
-    return []
-
-
-@pytest.fixture
-def hooks(told: list[tuple[str, BaseException | None]]) -> Hooks:
-    return Hooks(group=None, report=lambda what, error: told.append((what, error)))
 
 
 @pytest.fixture
 def impatient() -> Hooks:
     """Hooks that wait for a moment only."""
     return Hooks(group=None, timeout_s=SHORT_S, report=lambda *_: None)
-
-
-@pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Something to hang on, until the test ends."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def noting(seen: list[Any]) -> Callable[[str], None]:
@@ -271,6 +254,33 @@ def test_installed_plugins_are_called_and_a_broken_one_is_reported_once(
     assert hooks.call(RESET, session_id="t", platform="cli").failed == ()
 
 
+class Slow(metadata.EntryPoint):
+    """A plugin whose import hangs until the test opens the gate."""
+
+    gate: threading.Event
+
+    def load(self) -> Any:
+        """Hang."""
+        self.gate.wait()
+        return Marked
+
+
+def test_a_plugin_whose_import_hangs_is_reported_and_there_once_it_is_imported(
+    monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    Slow.gate = gate
+    slow = Slow("slow", "somewhere", "mcp_sessions")
+    monkeypatch.setattr(metadata, "entry_points", entry_points(slow))
+    hooks = Hooks(timeout_s=SHORT_S, report=lambda *_: None)
+    report = hooks.call(RESET, session_id="s", platform="cli")
+    assert [(fault.plugin, fault.how) for fault in report.failed] == [("slow", "timed_out")]
+    gate.set()
+    deadline = time.monotonic() + 5
+    while hooks.names() != ["slow"] and time.monotonic() < deadline:
+        threading.Event().wait(0.001)
+    assert hooks.call(RESET, session_id="t", platform="cli").called == ("slow",)
+
+
 def test_the_entry_point_group_of_this_environment_is_read_without_a_fault() -> None:
     assert Hooks().call(RESET, session_id="s", platform="cli").failed == ()
 
@@ -313,26 +323,83 @@ def test_one_that_hangs_is_left_behind_and_reported(
     assert seen == ["s", "s"]
 
 
-def test_one_that_hangs_each_time_is_left_out_until_it_has_ended(
+def tried(hooks: Hooks, session_id: str) -> str:
+    """Return how a call of the one implementation went."""
+    report = hooks.call(RESET, session_id=session_id, platform="cli")
+    return report.failed[0].how if report.failed else "called"
+
+
+def test_a_slow_one_is_told_all_in_order_and_waited_for_once(
     impatient: Hooks, gate: threading.Event
 ) -> None:
-    threads = []
+    seen: list[str] = []
+    done = threading.Event()
 
-    def hangs() -> None:
-        threads.append(threading.current_thread())
+    def slow(session_id: str) -> None:
         gate.wait()
+        seen.append(session_id)
+        if session_id == "7":
+            done.set()
 
-    impatient.add(RESET, hangs)
-    hows = [
-        impatient.call(RESET, session_id=str(number), platform="cli").failed[0].how
-        for number in range(5)
-    ]
-    assert hows == ["timed_out"] * 3 + ["left_out"] * 2
+    impatient.add(RESET, slow)
+    hows = [tried(impatient, str(number)) for number in range(8)]
+    assert hows == ["timed_out"] + ["behind"] * 7
     gate.set()
+    assert done.wait(5)
+    assert seen == [str(number) for number in range(8)]
+
+
+def test_one_is_never_called_twice_at_once(hooks: Hooks) -> None:
+    at_once: list[int] = []
+    inside = threading.Semaphore(1)
+
+    def implementation() -> None:
+        at_once.append(inside.acquire(blocking=False))
+        threading.Event().wait(0.001)
+        inside.release()
+
+    hooks.add(RESET, implementation)
+    threads = [threading.Thread(target=hooks.call, args=(RESET,)) for _ in range(8)]
     for thread in threads:
-        thread.join(5)
-    report = impatient.call(RESET, session_id="s", platform="cli")
-    assert (len(report.called), report.failed) == (1, ())
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert at_once == [True] * 8
+
+
+def test_one_that_is_too_far_behind_is_left_out_until_it_has_caught_up(
+    impatient: Hooks, gate: threading.Event
+) -> None:
+    seen: list[str] = []
+    note = noting(seen)
+    impatient.add(RESET, lambda session_id: gate.wait() and note(session_id))
+    hows = [tried(impatient, str(number)) for number in range(_MAX_WAITING + 1)]
+    assert hows == ["timed_out"] + ["behind"] * (_MAX_WAITING - 1) + ["left_out"]
+    gate.set()
+    deadline = time.monotonic() + 5
+    while len(seen) < _MAX_WAITING and time.monotonic() < deadline:
+        threading.Event().wait(0.001)
+    assert seen == [str(number) for number in range(_MAX_WAITING)]
+    assert tried(impatient, "s") == "called"
+
+
+def test_one_that_calls_its_own_hook_is_not_waited_for_by_itself() -> None:
+    hooks = Hooks(group=None, timeout_s=60, report=lambda *_: None)
+    seen: list[str] = []
+    hows: list[str] = []
+    done = threading.Event()
+
+    def implementation(session_id: str) -> None:
+        seen.append(session_id)
+        if session_id == "outer":
+            hows.append(tried(hooks, "inner"))
+        else:
+            done.set()
+
+    hooks.add(RESET, implementation)
+    assert tried(hooks, "outer") == "called"
+    assert done.wait(5)
+    assert (seen, hows) == (["outer", "inner"], ["behind"])
 
 
 def test_a_hook_is_called_with_the_context_of_its_caller_and_cannot_change_it(
@@ -444,7 +511,7 @@ async def test_an_async_one_runs_on_the_loop_of_its_caller(hooks: Hooks) -> None
         called.set()
 
     hooks.add(RESET, implementation)
-    report = await hooks.acall(RESET, session_id="s", platform="cli")
+    report = await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli"))
     assert report.failed == ()
     assert loops == [asyncio.get_running_loop()]
     assert called.is_set()
@@ -457,7 +524,7 @@ async def test_a_slow_one_never_blocks_the_loop(gate: threading.Event) -> None:
     reports = []
 
     async def call() -> None:
-        reports.append(await hooks.acall(RESET, session_id="s", platform="cli"))
+        reports.append(await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli")))
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
@@ -481,7 +548,7 @@ async def test_an_async_one_that_hangs_on_the_loop_of_its_caller_is_cancelled(
 
     impatient.add(RESET, hangs)
     with anyio.fail_after(5):
-        report = await impatient.acall(RESET, session_id="s", platform="cli")
+        report = await off_loop(partial(impatient.call, RESET, session_id="s", platform="cli"))
         await cancelled.wait()
     assert [fault.how for fault in report.failed] == ["timed_out"]
 
@@ -501,10 +568,26 @@ async def test_an_async_one_that_will_not_be_cancelled_is_left_behind(impatient:
 
     impatient.add(RESET, stubborn)
     with anyio.fail_after(5):
-        report = await impatient.acall(RESET, session_id="s", platform="cli")
+        report = await off_loop(partial(impatient.call, RESET, session_id="s", platform="cli"))
         assert [fault.how for fault in report.failed] == ["timed_out"]
         let_go.set()
         await ended.wait()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_async_one_that_ends_the_process_does_not_end_the_loop_of_its_caller(
+    hooks: Hooks, error: BaseException
+) -> None:
+    async def ends() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    async def call() -> list[BaseException | None]:
+        hooks.add(RESET, ends)
+        report = await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli"))
+        return [fault.error for fault in report.failed]
+
+    assert asyncio.run(call()) == [error]
 
 
 @pytest.mark.anyio
@@ -514,10 +597,10 @@ async def test_faults_of_an_awaited_call_are_reported_too(hooks: Hooks) -> None:
 
     hooks.add(RESET, raises)
     hooks.add(RESET, lambda: 1 / 0)
-    report = await hooks.acall(RESET, session_id="s", platform="cli")
+    report = await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli"))
     assert [fault.how for fault in report.failed] == ["raised", "raised"]
     hooks._manager = None  # type: ignore[assignment]
-    boundary = await hooks.aboundary("old", "new", "cli")
+    boundary = await off_loop(partial(hooks.boundary, "old", "new", "cli"))
     assert [fault.how for fault in boundary.failed] == ["dispatcher", "dispatcher"]
 
 
@@ -541,7 +624,7 @@ async def test_a_cancelled_caller_leaves_at_once_and_the_boundary_is_finished(
     hooks.add(RESET, reset)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(hooks.aboundary, "old", "new", "cli"))
+            group.start_soon(off_loop, partial(hooks.boundary, "old", "new", "cli"))
             await anyio.to_thread.run_sync(begun.wait)
             group.cancel_scope.cancel()
         gate.set()

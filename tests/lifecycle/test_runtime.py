@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from session_core import (
     AgentCache,
     Busy,
+    Hooks,
+    InvalidInput,
     NotFound,
     SessionDB,
     SessionRuntime,
@@ -21,28 +22,28 @@ from session_core import (
     get_session_env,
 )
 from session_core.lifecycle.run import Run
-from session_core.settings import GatewayConfig, SessionResetPolicy
+from tests.homes import hermes_database
 from tests.lifecycle.runtimes import (
-    KEY,
-    Gate,
+    IDLE,
     World,
     as_async,
-    beside,
-    chat,
     echo,
     handled,
     rotate,
 )
-from tests.routing.chats import count_writes, written
-
-IDLE = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=60))
+from tests.routing.chats import KEY, chat, count_writes, written
 
 
-@pytest.fixture
-def world(home_path: Path) -> Iterator[World]:
-    world = World(home_path)
-    yield world
-    world.close()
+class Broken:
+    """An agent that cannot be closed."""
+
+    def __call__(self, run: Run, message: Any) -> str:
+        """Answer."""
+        return echo(run, message)
+
+    def close(self) -> None:
+        """Fail."""
+        raise OSError
 
 
 # What a runtime stands on
@@ -69,8 +70,63 @@ def test_a_store_in_a_file_may_have_its_state_database_beside_it(
         assert db.message_count(reply.session_id) == 2
 
 
+def test_a_cache_and_hooks_of_its_own_report_where_the_runtime_does(home_path: Path) -> None:
+    told: list[str] = []
+    with SessionDB(home_path / "state.db") as db, SessionStore(home_path, db=db) as store:
+        runtime = SessionRuntime(
+            store, lambda _: Broken(), report=lambda what, _: told.append(what)
+        )
+        runtime.hooks.add("on_session_end", lambda: 1 / 0, "broken")
+        runtime.handle(chat(), "hello")
+        runtime.cache.clear()
+    assert told == [
+        "hook on_session_end of broken raised: ZeroDivisionError",
+        f"the clean-up of the agent of {KEY} failed",
+    ]
+
+
 def test_the_hooks_of_the_store_are_those_of_the_runtime(world: World) -> None:
     assert SessionRuntime(world.store, world.build).hooks is world.hooks
+
+
+def test_other_hooks_than_those_of_the_store_are_refused(world: World) -> None:
+    with pytest.raises(InvalidInput, match="hooks of its own"):
+        SessionRuntime(world.store, world.build, hooks=Hooks(group=None))
+    assert world.store.hooks is world.hooks
+
+
+def test_what_a_crash_has_left_is_healed_at_a_start(world: World, home_path: Path) -> None:
+    old = world.say().session_id
+    world.db.end_session(old, "compression")
+    world.db.create_session("child", "telegram", parent_session_id=old)
+    world.close()
+    again = World(home_path)
+    assert again.store.peek_session_id(KEY) == "child"
+    again.close()
+
+
+def test_on_a_hermes_home_nothing_is_healed_at_a_start(home_path: Path) -> None:
+    hermes_database(home_path / "state.db")
+    world = World(home_path)
+    old = world.say().session_id
+    world.db.end_session(old, "session_reset")
+    world.close()
+    again = World(home_path)
+    assert again.store.peek_session_id(KEY) == old
+    again.close()
+
+
+def test_a_start_whose_check_fails_is_reported_and_starts(
+    home_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_: Any) -> list[str]:
+        raise Busy("the write lock is held")
+
+    monkeypatch.setattr(SessionStore, "check_against_state", busy)
+    world = World(home_path)
+    assert world.say().text == "echo hello"
+    assert any("checked" in what for what in world.reported)
+    world.close()
 
 
 # One turn, in each manner
@@ -137,6 +193,16 @@ def test_an_agent_is_built_anew_for_another_signature(home_path: Path) -> None:
     world.close()
 
 
+def test_an_agent_is_built_anew_for_another_model(world: World) -> None:
+    seen = []
+    for override in (None, {"model": "opus"}, {"model": "opus"}, {"model": "haiku"}, None):
+        world.say()
+        world.store.set_model_override(KEY, override)
+        world.say()
+        seen.append(len(world.built))
+    assert seen == [1, 2, 2, 3, 4]
+
+
 def test_an_agent_reads_what_was_said_before(world: World) -> None:
     world.say("first")
     world.agent = lambda run, _: str(len(run.history()))
@@ -152,6 +218,22 @@ def test_what_is_appended_at_once_is_noted_too(world: World) -> None:
     for _ in range(2):
         world.say()
     assert len(world.built) == 1
+
+
+def test_an_agent_that_changes_what_it_is_shown_changes_nothing(world: World) -> None:
+    def agent(run: Run, message: Any) -> str:
+        run.entry.origin = None
+        run.entry.extra["mine"] = 1
+        with pytest.raises(AttributeError):
+            run.session_id = "another"  # type: ignore[misc]
+        return echo(run, message)
+
+    world.agent = agent
+    row = world.db.get_session(world.say().session_id)
+    entry = world.store.get(KEY)
+    assert row is not None
+    assert entry is not None
+    assert (row["chat_id"], entry.extra) == ("42", {})
 
 
 def test_an_agent_that_raises_leaves_everything_usable(world: World) -> None:
@@ -185,44 +267,15 @@ def test_a_factory_that_raises_is_asked_again(home_path: Path) -> None:
     world.close()
 
 
-def test_a_loop_goes_on_while_a_sync_agent_works(world: World) -> None:
-    gate = Gate()
-    world.agent = gate
-
-    async def both() -> str:
-        replies = []
-        async with anyio.create_task_group() as group:
-
-            async def turn() -> None:
-                replies.append(await world.runtime.ahandle(chat(), "hello"))
-
-            group.start_soon(turn)
-            while not gate.entered.is_set():  # noqa: ASYNC110 -- it is said in a thread
-                await anyio.sleep(0.001)
-            gate.opened.set()
-        return replies[0].text
-
-    assert anyio.run(both) == "echo hello"
-
-
-def test_a_turn_that_is_cancelled_is_at_work_no_more(world: World) -> None:
-    started = anyio.Event
-
-    async def cut() -> None:
-        event = started()
-
-        async def agent(_run: Run, _message: Any) -> None:
-            event.set()
-            await anyio.sleep_forever()
-
-        world.agent = agent
-        async with anyio.create_task_group() as group:
-            group.start_soon(world.runtime.ahandle, chat(), "hello")
-            await event.wait()
-            group.cancel_scope.cancel()
-
-    anyio.run(cut)
-    assert world.runtime.running == []
+def test_a_factory_that_returns_nothing_is_refused_each_time_and_leaves_nothing_behind(
+    home_path: Path,
+) -> None:
+    world = World(home_path, build=lambda _: None)
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="no agent to keep"):
+            world.say()
+    assert list(world.runtime.cache) == []
+    world.close()
 
 
 # Lazily
@@ -332,15 +385,17 @@ def test_the_agent_is_kept_over_a_rotation(world: World) -> None:
     assert len(world.built) == 1
 
 
-def test_an_unchanged_id_writes_one_row_for_the_turn_and_nothing_else(world: World) -> None:
+def test_an_unchanged_id_writes_that_the_turn_begins_and_ends_and_nothing_else(
+    world: World,
+) -> None:
     world.say()
     count_writes(world.db)
     world.agent = lambda run, _: {"session_id": run.session_id, "final_response": "x"}
     world.say()
-    assert written(world.db) == []
-    world.clock.advance(seconds=1)
-    world.say()
-    assert written(world.db) == [("UPDATE", KEY)]
+    assert written(world.db) == [("UPDATE", KEY)] * 2
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert entry.extra == {}
 
 
 def test_the_end_of_a_turn_is_noted(world: World) -> None:
@@ -365,74 +420,6 @@ def test_what_began_a_session_is_told_to_one_turn(world: World) -> None:
     for _ in range(2):
         world.say()
     assert seen == ["suspended", None]
-
-
-# Superseded
-
-
-def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World) -> None:
-    gate = Gate(lambda run, _: {"final_response": "late", "session_id": rotate(run, "child")})
-    world.say()
-    first = world.agree()
-    world.agent = gate
-    with beside(world.say) as replies:
-        gate.entered.wait(30)
-        world.agent = lambda *_: "quick"
-        quick = world.say()
-        gate.opened.set()
-    late = replies[0]
-    assert (quick.text, quick.superseded) == ("quick", False)
-    assert (late.text, late.superseded) == ("late", True)
-    assert world.store.peek_session_id(KEY) == first
-
-
-@pytest.mark.parametrize("verb", ["runtime", "store"])
-def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, verb: str) -> None:
-    gate = Gate(
-        lambda run, _: {
-            "final_response": "late",
-            "session_id": rotate(run, "child"),
-            "last_prompt_tokens": 99,
-            "compression_exhausted": True,
-        }
-    )
-    world.say()
-    world.agent = gate
-    with beside(world.say) as replies:
-        gate.entered.wait(30)
-        if verb == "runtime":
-            world.runtime.reset(KEY)
-        else:
-            world.store.reset_session(KEY)
-        new = world.store.get(KEY)
-        gate.opened.set()
-    assert (replies[0].text, replies[0].superseded) == ("late", True)
-    assert world.store.get(KEY) == new
-    assert len(world.names("reset")) == 1
-
-
-def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: World) -> None:
-    def agent(run: Run, _: Any) -> str:
-        world.store.reset_session(KEY)
-        run.follow("child")
-        run.append("assistant", "still here")
-        return run.session_id
-
-    world.agent = agent
-    reply = world.say()
-    assert (reply.text, reply.superseded) == ("child", True)
-    assert world.store.peek_session_id(KEY) != "child"
-
-
-def test_a_write_back_that_fails_is_reported_and_costs_no_reply(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def busy(*_: Any, **__: Any) -> None:
-        raise Busy("the write lock is held")
-
-    monkeypatch.setattr(world.store, "end_turn", busy)
-    assert world.say().text == "echo hello"
-    assert any("not stored" in what for what in world.reported)
 
 
 # Interruptions
@@ -499,17 +486,20 @@ def test_a_title_that_is_refused_is_dropped_and_reported(world: World, title: st
     assert len([what for what in world.reported if "refused" in what]) == 1
 
 
+@pytest.mark.parametrize("error", [Busy("the write lock is held"), RuntimeError("gone")])
 def test_a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     world.runtime.set_title(KEY, "Trip")
     with monkeypatch.context() as patch:
 
-        def busy(*_: Any) -> bool:
-            raise Busy("the write lock is held")
+        def fail(*_: Any) -> bool:
+            raise error
 
-        patch.setattr(world.db, "set_session_title", busy)
+        patch.setattr(world.db, "set_session_title", fail)
         session_id = world.say().session_id
+        world.runtime.set_title(KEY, "Trip")
+    assert len([what for what in world.reported if "not set yet" in what]) == 2
     assert world.db.get_session_title(session_id) is None
     world.say()
     assert world.db.get_session_title(session_id) == "Trip"
@@ -554,6 +544,19 @@ def test_a_title_goes_with_a_rotation(world: World) -> None:
         ({"api_calls": 0, "partial": True}, ""),
         (None, "no answer came"),
         ("", "no answer came"),
+    ],
+    ids=[
+        "1: what was said",
+        "2: too large",
+        "3: another failure",
+        "4: interrupted before the work",
+        "5: interrupted at work",
+        "7: stopped at work",
+        "8: work without an answer",
+        "9: not processed",
+        "10: a part of no work",
+        "nothing told",
+        "an empty text",
     ],
 )
 def test_an_empty_result_becomes_what_a_person_can_act_on(

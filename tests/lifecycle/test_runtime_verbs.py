@@ -1,39 +1,20 @@
-"""Reset, switch, finalize and shutdown: what each leaves behind, and what the hooks are told."""
+"""Reset, switch and finalize: what each leaves behind, and what the hooks are told."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from session_core import Busy, Denied, Hooks, NotFound, current_session_id, get_session_env
+from session_core import Busy, ExpiryWatcher, Hooks, NotFound
 from session_core.lifecycle.run import Run
-from session_core.settings import GatewayConfig, SessionResetPolicy
-from tests.lifecycle.runtimes import KEY, Gate, World, beside, chat, echo, rotate, until
-from tests.routing.chats import file_entries
-
-IDLE = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=60))
-
-
-@pytest.fixture
-def world(home_path: Path) -> Iterator[World]:
-    world = World(home_path)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def expiring(home_path: Path) -> Iterator[World]:
-    """A world in which sessions expire after an hour."""
-    world = World(home_path, config=IDLE)
-    yield world
-    world.close()
-
+from tests.homes import hermes_database
+from tests.lifecycle.runtimes import IDLE, Gate, World, beside, rotate
+from tests.routing.chats import KEY
 
 # Hooks of turns
 
@@ -70,6 +51,14 @@ def test_the_end_of_a_turn_tells_how_it_went(
     assert world.told[-1] == (
         "on_session_end",
         {"session_id": reply.session_id, "platform": "telegram", **given},
+    )
+
+
+def test_the_start_of_a_session_tells_whose_it_is(world: World) -> None:
+    session_id = world.say().session_id
+    assert world.told[0] == (
+        "on_session_start",
+        {"session_id": session_id, "platform": "telegram"},
     )
 
 
@@ -181,7 +170,7 @@ def test_an_automatic_reset_tells_the_old_id_before_the_new_session_starts(
 # Switch
 
 
-def test_a_switch_goes_to_the_tip_and_reuses_the_agent(world: World) -> None:
+def test_a_switch_goes_to_the_tip_with_an_agent_of_its_own(world: World) -> None:
     old = world.say().session_id
     world.db.create_session("root", "cli")
     world.db.end_session("root", "compression")
@@ -192,6 +181,7 @@ def test_a_switch_goes_to_the_tip_and_reuses_the_agent(world: World) -> None:
     assert world.boundaries == [("finalize", old), ("reset", "tip")]
     assert (world.ended(old), world.ended("tip")) == ("session_switch", None)
     assert world.say().session_id == "tip" == world.agree()
+    assert len(world.built) == 2
 
 
 def test_a_switch_there_and_back_tells_each_boundary_once(world: World) -> None:
@@ -218,7 +208,57 @@ def test_a_switch_to_nowhere_or_of_nobody_is_not_found(world: World) -> None:
     assert world.boundaries == []
 
 
+# Resume
+
+
+@pytest.mark.parametrize(
+    "named", ["the_trip_of_may", "the_trip", "Trip"], ids=["id", "prefix", "title"]
+)
+def test_a_resume_goes_on_in_a_session_that_is_named(world: World, named: str) -> None:
+    old = world.say().session_id
+    world.db.create_session("the_trip_of_may", "cli")
+    world.db.set_session_title("the_trip_of_may", "Trip")
+    world.db.end_session("the_trip_of_may", "cli_close")
+    assert world.runtime.resume(KEY, named).session_id == "the_trip_of_may"
+    assert world.boundaries == [("finalize", old), ("reset", "the_trip_of_may")]
+    assert world.ended("the_trip_of_may") is None
+    assert world.say().session_id == "the_trip_of_may"
+
+
+def test_a_resume_of_what_nobody_knows_is_not_found(world: World) -> None:
+    world.say()
+    with pytest.raises(NotFound, match="its id or its title"):
+        world.runtime.resume(KEY, "nowhere")
+    assert world.boundaries == []
+
+
 # Finalize
+
+
+def test_what_another_process_has_finalized_is_not_told_again(
+    world: World, home_path: Path
+) -> None:
+    session_id = world.say().session_id
+    world.runtime.finalize(KEY)
+    other = World(home_path)
+    assert other.runtime.finalize(KEY) == session_id
+    assert other.boundaries == []
+    other.close()
+
+
+def test_a_session_whose_agent_alone_was_closed_is_finalized(world: World) -> None:
+    session_id = world.say().session_id
+    world.db.end_session(session_id, "agent_close")
+    world.runtime.finalize(KEY)
+    assert world.boundaries == [("finalize", session_id)]
+
+
+def test_a_finalize_of_a_route_that_missed_a_compression_aims_at_its_tip(world: World) -> None:
+    old = world.say().session_id
+    world.db.end_session(old, "compression")
+    world.db.create_session("child", "telegram", parent_session_id=old)
+    assert world.runtime.finalize(KEY) == "child"
+    assert world.ended("child") == "closed"
 
 
 def test_a_finalize_ends_the_session_of_a_chat_once(world: World) -> None:
@@ -240,6 +280,71 @@ def test_after_a_finalize_the_next_message_begins_afresh_and_finalizes_nothing_a
     new = world.say().session_id
     assert new != old
     assert world.boundaries == [("finalize", old)]
+
+
+@pytest.mark.parametrize("then", ["a tick", "a message", "a reset"])
+def test_what_was_finalized_is_not_told_again_after_a_start(
+    expiring: World, home_path: Path, then: str
+) -> None:
+    old = expiring.say().session_id
+    expiring.runtime.finalize(KEY)
+    expiring.close()
+    again = World(home_path, config=IDLE)
+    again.clock.advance(hours=2)
+    if then == "a tick":
+        assert ExpiryWatcher(again.runtime).tick() == []
+    elif then == "a message":
+        assert again.say().session_id != old
+    else:
+        again.runtime.reset(KEY)
+    assert again.names("finalize") == []
+    again.close()
+
+
+def test_on_a_hermes_home_a_finalize_marks_no_route(home_path: Path) -> None:
+    hermes_database(home_path / "state.db")
+    world = World(home_path)
+    session_id = world.say().session_id
+    before = world.store.get(KEY)
+    world.runtime.finalize(KEY)
+    assert (world.store.get(KEY), world.ended(session_id)) == (before, "closed")
+    world.close()
+
+
+def test_a_session_that_goes_on_after_a_finalize_is_finalized_again(world: World) -> None:
+    session_id = world.say().session_id
+    world.runtime.finalize(KEY, "agent_close")
+    assert world.say().session_id == session_id
+    world.runtime.finalize(KEY)
+    assert world.names("finalize") == [("finalize", session_id)] * 2
+
+
+def test_a_finalize_whose_mark_fails_is_reported_and_has_ended_the_session(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_: Any) -> None:
+        raise Busy("the write lock is held")
+
+    session_id = world.say().session_id
+    monkeypatch.setattr(world.store, "save", busy)
+    assert world.runtime.finalize(KEY) == session_id
+    assert world.ended(session_id) == "closed"
+    assert any("a second time" in what for what in world.reported)
+
+
+def test_a_close_in_the_middle_of_a_turn_tells_its_end_and_then_finalizes(world: World) -> None:
+    gate = Gate()
+    world.agent = gate
+    with beside(world.say) as replies:
+        gate.entered.wait(30)
+        world.runtime.finalize(KEY, "tui_close")
+        gate.opened.set()
+    session_id = replies[0].session_id
+    given = {"session_id": session_id, "platform": "telegram"}
+    assert world.told[1:] == [
+        ("on_session_end", {**given, "completed": False, "interrupted": True}),
+        ("on_session_finalize", {**given, "reason": "tui_close"}),
+    ]
 
 
 def test_a_finalize_aims_at_the_session_in_which_the_agent_is_by_now(world: World) -> None:
@@ -288,6 +393,24 @@ def test_a_viewer_that_closes_leaves_the_session_of_a_chat_platform(
     assert (world.ended("s1"), world.told) == (None, [])
 
 
+@pytest.mark.parametrize("where", ["at work", "routed", "nowhere"])
+def test_a_viewer_that_closes_leaves_the_session_of_a_chat_that_is_not_stored_yet(
+    world: World, where: str
+) -> None:
+    closed = []
+
+    def agent(*_: Any) -> str:
+        closed.append(world.runtime.finalize(KEY, viewer=True))
+        return "just talk"
+
+    world.agent = agent if where == "at work" else lambda *_: "just talk"
+    if where != "nowhere":
+        world.say()
+    if where != "at work":
+        closed.append(world.runtime.finalize(KEY, viewer=True))
+    assert (closed, world.boundaries) == ([None], [])
+
+
 @pytest.mark.parametrize(
     "source",
     ["tui", "cli", "webui", "desktop", "cron", "subagent", "test", "local", "acp", "webhook",
@@ -297,294 +420,3 @@ def test_a_viewer_that_closes_ends_a_session_of_its_own(world: World, source: st
     world.db.create_session("s1", source)
     assert world.runtime.finalize("s1", "tui_close", viewer=True) == "s1"
     assert world.ended("s1") == "tui_close"
-
-
-# Shutdown
-
-
-def test_a_shutdown_with_nobody_at_work_cuts_nobody_off(world: World) -> None:
-    session_id = world.say().session_id
-    assert world.runtime.shutdown() == []
-    assert world.boundaries == []
-    assert world.ended(session_id) is None
-    assert len(world.runtime.cache) == 0
-
-
-def test_a_shutdown_leaves_a_true_mirror(world: World) -> None:
-    world.say()
-    world.store.suspend_session(KEY)
-    world.runtime.shutdown()
-    assert world.store._copies._timer is None
-    assert file_entries(world.folder)[KEY]["suspended"]
-
-
-def test_a_shutdown_takes_no_more_messages(world: World) -> None:
-    world.runtime.shutdown()
-    with pytest.raises(Denied, match="shutting down"):
-        world.say()
-    assert world.store.entries() == {}
-
-
-def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the question and the work the shutdown has looked who is at work."""
-    real = world.store.get_or_create_session
-
-    def arrive(source: Any) -> Any:
-        entry = real(source)
-        world.runtime.shutdown()
-        return entry
-
-    monkeypatch.setattr(world.store, "get_or_create_session", arrive)
-    with pytest.raises(Denied):
-        world.say()
-    assert world.runtime.running == []
-    assert world.built == []
-
-
-def gates(world: World, *names: str) -> dict[str, Gate]:
-    """Return a gate for each chat; the agent of a chat waits at its own."""
-    found = {name: Gate() for name in names}
-    world.agent = lambda run, message: found[message](run, message)
-    return found
-
-
-def calls(world: World, *names: str) -> list[Callable[[], Any]]:
-    return [lambda name=name: world.say(name, name) for name in names]
-
-
-def of(name: str) -> str:
-    return f"agent:main:telegram:dm:{name}"
-
-
-def test_a_shutdown_finalizes_each_agent_at_work_once_and_leaves_a_mark(world: World) -> None:
-    waiting = gates(world, "a", "b")
-    with beside(*calls(world, "a", "b")) as replies:
-        for gate in waiting.values():
-            gate.entered.wait(30)
-        ids = {world.store.peek_session_id(of(name)) for name in "ab"}
-        cut_off = world.runtime.shutdown()
-        assert sorted(cut_off) == [of("a"), of("b")]
-        world.runtime.shutdown()
-        for gate in waiting.values():
-            gate.opened.set()
-    finalized = [given for hook, given in world.told if hook == "on_session_finalize"]
-    assert {given["session_id"] for given in finalized} == ids
-    assert [given["reason"] for given in finalized] == ["shutdown", "shutdown"]
-    assert all(reply.superseded for reply in replies)
-    for name in "ab":
-        entry = world.store.get(of(name))
-        assert entry is not None
-        assert (entry.resume_pending, entry.resume_reason) == (True, "shutdown_timeout")
-
-
-def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world: World) -> None:
-    waiting = gates(world, "quick", "slow")
-    marked: list[Any] = []
-
-    def finish(run: Run, message: Any) -> str:
-        entry = world.store.get(run.session_key)
-        marked.append(entry.resume_reason if entry else None)
-        return echo(run, message)
-
-    waiting["quick"].then = finish
-    real = world.store.mark_resume_pending
-
-    def mark(key: str, reason: str) -> bool:
-        done = real(key, reason)
-        if key == of("quick"):
-            waiting["quick"].opened.set()
-            until(lambda: key not in world.runtime.running)
-        return done
-
-    world.store.mark_resume_pending = mark
-    with beside(*calls(world, "quick", "slow")) as replies:
-        for gate in waiting.values():
-            gate.entered.wait(30)
-        cut_off = world.runtime.shutdown(drain_s=0.02)
-        waiting["slow"].opened.set()
-    assert cut_off == [of("slow")]
-    assert marked == ["shutdown_timeout"]
-    assert [reply.superseded for reply in replies] == [False, True]
-    pending = {key: entry.resume_pending for key, entry in world.store.entries().items()}
-    assert pending == {of("quick"): False, of("slow"): True}
-    assert [name for name, _ in world.boundaries] == ["finalize"]
-
-
-def test_a_shutdown_that_waits_goes_on_as_soon_as_the_last_has_finished(world: World) -> None:
-    waiting = gates(world, "a")
-    with beside(*calls(world, "a")):
-        waiting["a"].entered.wait(30)
-        threading.Timer(0.01, waiting["a"].opened.set).start()
-        assert world.runtime.shutdown(drain_s=60) == []
-
-
-def test_a_mark_that_came_after_the_turn_had_ended_is_taken_back(world: World) -> None:
-    waiting = gates(world, "a")
-    real = world.store.mark_resume_pending
-
-    def mark(key: str, reason: str) -> bool:
-        waiting["a"].opened.set()
-        thread.join(30)
-        return real(key, reason)
-
-    world.store.mark_resume_pending = mark
-    thread = threading.Thread(target=world.say, args=("a", "a"))
-    thread.start()
-    waiting["a"].entered.wait(30)
-    assert world.runtime.shutdown() == []
-    entry = world.store.get(of("a"))
-    assert entry is not None
-    assert not entry.resume_pending
-
-
-def test_a_mark_that_fails_keeps_no_shutdown_from_its_end(world: World) -> None:
-    waiting = gates(world, "a")
-
-    def busy(*_: Any) -> bool:
-        raise Busy("the write lock is held")
-
-    with beside(*calls(world, "a")):
-        waiting["a"].entered.wait(30)
-        world.store.mark_resume_pending = busy
-        assert world.runtime.shutdown() == [of("a")]
-        waiting["a"].opened.set()
-    assert [name for name, _ in world.boundaries] == ["finalize"]
-    assert any("marked" in what for what in world.reported)
-
-
-def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) -> None:
-    gate = Gate()
-
-    def agent(run: Run, message: Any) -> Any:
-        run.append("user", message)
-        return gate(run, message)
-
-    world.agent = agent
-    with beside(world.say):
-        gate.entered.wait(30)
-        session_id = world.store.peek_session_id(KEY)
-        world.runtime.shutdown()
-        gate.opened.set()
-    world.close()
-    again = World(home_path)
-    assert again.say().session_id == session_id
-    entry = again.store.get(KEY)
-    assert entry is not None
-    assert not entry.resume_pending
-    again.close()
-
-
-def test_the_agents_are_cleaned_up_by_a_shutdown(home_path: Path) -> None:
-    closed = []
-
-    class Agent:
-        def __call__(self, run: Run, message: Any) -> str:
-            return echo(run, message)
-
-        def close(self) -> None:
-            closed.append(self)
-
-    world = World(home_path, build=lambda _: Agent())
-    for name in range(3):
-        world.say("x", name)
-    world.runtime.shutdown()
-    assert len(closed) == 3
-    world.close()
-
-
-# Many at once
-
-
-CHATS, TURNS = 12, 4
-
-
-@pytest.fixture
-def rotating(world: World) -> Iterator[Callable[[int, int, Any], None]]:
-    """A world whose agents rotate in each turn; the value checks that all agree after one."""
-    wrong: list[Any] = []
-
-    def agent(run: Run, turn: Any) -> Any:
-        run.append("user", f"turn {turn}")
-        child = rotate(run, f"{run.session_key.rpartition(':')[2]}_{turn}")
-        return {"final_response": child, "session_id": child}
-
-    def check(name: int, turn: int, reply: Any) -> None:
-        entry = world.store.get(of(str(name)))
-        cached = dict(world.runtime.cache.items())[of(str(name))][3]
-        ids = (reply.session_id, entry.session_id if entry else None, cached)
-        if ids != (f"{name}_{turn}",) * 3:
-            wrong.append(ids)
-
-    world.agent = agent
-    yield check
-    assert wrong == []
-    world.store.close()
-    for name in range(CHATS):
-        assert world.agree(of(str(name))) == f"{name}_{TURNS - 1}"
-    assert world.boundaries == []
-    assert len(world.names("end")) == CHATS * TURNS
-
-
-def test_many_threads_whose_sessions_rotate_agree_everywhere_each_time(
-    world: World, rotating: Callable[[int, int, Any], None]
-) -> None:
-    def work(name: int) -> None:
-        for turn in range(TURNS):
-            rotating(name, turn, world.say(turn, name))
-
-    with beside(*(lambda name=name: work(name) for name in range(CHATS))) as results:
-        pass
-    assert results == [None] * CHATS
-
-
-def test_many_tasks_whose_sessions_rotate_agree_everywhere_each_time(
-    world: World, rotating: Callable[[int, int, Any], None]
-) -> None:
-    async def task(name: int) -> None:
-        for turn in range(TURNS):
-            rotating(name, turn, await world.runtime.ahandle(chat(name), turn))
-
-    async def all_of_them() -> None:
-        async with anyio.create_task_group() as group:
-            for name in range(CHATS):
-                group.start_soon(task, name)
-
-    anyio.run(all_of_them)
-
-
-def test_each_of_many_turns_sees_its_own_session(world: World) -> None:
-    barrier = threading.Barrier(8)
-    wrong = []
-
-    def agent(run: Run, _: Any) -> str:
-        barrier.wait(30)
-        seen = current_session_id(), get_session_env("HERMES_SESSION_KEY")
-        if seen != (run.session_id, run.session_key):
-            wrong.append(seen)
-        if run.child_env()["HERMES_SESSION_ID"] != run.session_id:
-            wrong.append(run)
-        return "ok"
-
-    world.agent = agent
-    with beside(*(lambda name=name: world.say("x", name) for name in range(8))) as replies:
-        pass
-    assert wrong == []
-    assert [reply.text for reply in replies] == ["ok"] * 8
-
-
-def test_messages_and_resets_of_one_chat_at_once_tell_each_boundary_once(world: World) -> None:
-    world.say()
-    calls_ = [world.say] * 6 + [lambda: world.runtime.reset(KEY)] * 6
-    with beside(*calls_) as results:
-        pass
-    assert not [result for result in results if isinstance(result, BaseException)]
-    finalized = [id_ for hook, id_ in world.boundaries if hook == "finalize"]
-    begun = [id_ for hook, id_ in world.boundaries if hook == "reset"]
-    assert len(finalized) == len(set(finalized)) == len(begun) == len(set(begun)) == 6
-    for session_id in set(finalized) & set(begun):
-        order = [hook for hook, id_ in world.boundaries if id_ == session_id]
-        assert sorted(order) == ["finalize", "reset"]
-    world.store.close()
-    assert world.agree() not in finalized

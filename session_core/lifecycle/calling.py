@@ -1,0 +1,40 @@
+"""Calls of agents and of their factories, each of which may be sync or async."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+
+from session_core.errors import InvalidInput
+from session_core.isolated import off_loop, running_loop
+
+
+def settled(value: Any) -> Any:
+    """Return a value, waiting for it on a loop of its own where it is awaitable.
+
+    Raises:
+        InvalidInput: a loop runs in this thread, which cannot be waited for.
+    """
+    if not inspect.isawaitable(value):
+        return value
+    if running_loop() is not None:
+        if inspect.iscoroutine(value):
+            value.close()
+        raise InvalidInput("an async agent is not run by `handle` inside a loop; await `ahandle`")
+
+    async def settle() -> Any:
+        return await value
+
+    return anyio.run(settle)
+
+
+async def called(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function; one that is sync runs off the loop, and is not left behind at its work."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    value = await off_loop(partial(function, *args), to_its_end=True)
+    return await value if inspect.isawaitable(value) else value

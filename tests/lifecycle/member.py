@@ -1,0 +1,56 @@
+"""A process of its own with a runtime on a home, for tests of several at once.
+
+Each line that it is told is something to do; it answers each by a line.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from session_core import SessionDB, SessionRuntime, SessionStore
+from session_core.lifecycle.run import Run
+from tests.lifecycle.runtimes import of
+from tests.routing.chats import chat
+
+
+class Memory:
+    """An agent that answers how many messages of its session it knows."""
+
+    def __init__(self, run: Run) -> None:
+        self.known = len(run.history())
+
+    def __call__(self, run: Run, message: Any) -> str:
+        """Store what was said, and answer."""
+        run.append("user", message)
+        run.append("assistant", "noted")
+        self.known += 2
+        return str(self.known)
+
+
+def do(runtime: SessionRuntime, verb: str, number: int) -> str:
+    """Do something with the chat that all share, once or over and over."""
+    if verb == "say":
+        return runtime.handle(chat(), "hello").text
+    if verb == "reset":
+        return runtime.reset(of(42))
+    for turn in range(number):
+        runtime.handle(chat(turn % 2), "hello")
+        if turn % 7 == 0:
+            runtime.reset(of(turn % 2))
+    return "done"
+
+
+def main(home: str) -> None:
+    """Do what each line says."""
+    with SessionDB(Path(home) / "state.db") as db, SessionStore(Path(home), db=db) as store:
+        runtime = SessionRuntime(store, Memory)
+        print("up", flush=True)
+        for line in sys.stdin:
+            verb, _, number = line.strip().partition(" ")
+            print(do(runtime, verb, int(number or 0)), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

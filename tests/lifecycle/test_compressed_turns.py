@@ -1,0 +1,195 @@
+"""A turn that compresses its session: entry, file, context and cache agree afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import to_thread
+
+from session_core import (
+    AsyncCompressor,
+    Compressor,
+    Conflict,
+    InvalidInput,
+    Ledger,
+    StateFolder,
+    current_session_id,
+    get_session_env,
+)
+from session_core.lifecycle.run import Run
+from tests.lifecycle.runtimes import World, echo
+from tests.routing.chats import KEY, chat
+
+LONG = "a long story " * 100
+SHAPES = ("in_place", "continuation")
+
+
+@pytest.fixture
+def compressor(world: World, tmp_path: Path) -> Iterator[Compressor]:
+    folder = StateFolder(world.db.path, root=tmp_path / "state")
+    with Ledger(folder) as ledger:
+        yield Compressor(world.db, ledger, store=world.store, hooks=world.hooks)
+
+
+def compressing(compressor: Compressor, shape: Any) -> Any:
+    """An agent that compresses its session in the middle of a turn, and goes on."""
+
+    def agent(run: Run, message: Any) -> str:
+        run.append("user", message)
+        run.compress(compressor, lambda _: "what was said", shape=shape, keep_last=2)
+        run.append("assistant", "short of it")
+        return "short of it"
+
+    return agent
+
+
+def talk(world: World) -> str:
+    """Let a chat become long; return its session."""
+    for _ in range(6):
+        world.say(LONG)
+    return world.agree()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_agree_on_the_session_after_a_turn_that_compressed(
+    world: World, compressor: Compressor, shape: Any
+) -> None:
+    old = talk(world)
+    world.agent = compressing(compressor, shape)
+    reply = world.say("and now?")
+    assert (reply.text, reply.superseded) == ("short of it", False)
+    assert (reply.session_id == old) is (shape == "in_place")
+    assert world.agree() == reply.session_id
+    assert (current_session_id(), get_session_env("HERMES_SESSION_ID")) != (old, None)
+    rows = world.db.get_messages(reply.session_id)
+    assert [row["content"] for row in rows[-2:]] == ["and now?", "short of it"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_agent_that_compressed_is_reused_by_the_next_turn(
+    world: World, compressor: Compressor, shape: Any
+) -> None:
+    talk(world)
+    world.agent = compressing(compressor, shape)
+    world.say("and now?")
+    world.agent = echo
+    built = len(world.built)
+    world.say("go on")
+    assert len(world.built) == built
+
+
+def test_an_agent_is_built_anew_where_somebody_else_wrote_during_the_compression(
+    world: World, compressor: Compressor
+) -> None:
+    talk(world)
+
+    def agent(run: Run, message: Any) -> str:
+        run.append("user", message)
+
+        def disturbed(_: object) -> str:
+            world.db.append_message(run.session_id, "user", "from elsewhere")
+            return "what was said"
+
+        run.compress(compressor, disturbed, shape="in_place", keep_last=2)
+        return "done"
+
+    world.agent = agent
+    world.say("and now?")
+    world.agent = echo
+    built = len(world.built)
+    world.say("go on")
+    assert len(world.built) == built + 1
+
+
+def test_a_run_that_was_superseded_compresses_nothing(world: World, compressor: Compressor) -> None:
+    talk(world)
+    before = world.db.revision(world.agree())
+
+    def agent(run: Run, message: Any) -> str:
+        run.superseded = True
+        with pytest.raises(Conflict, match="later message"):
+            run.compress(compressor, keep_last=2)
+        return "left alone"
+
+    world.agent = agent
+    world.say("and now?")
+    assert world.db.revision(world.agree()) == before
+
+
+def test_a_run_goes_on_where_its_session_does_also_where_the_compressor_raises(
+    world: World, compressor: Compressor
+) -> None:
+    old = talk(world)
+
+    class Raising(Compressor):
+        def compress(self, *args: Any, **options: Any) -> Any:
+            compressor.compress(*args, **options)
+            raise KeyboardInterrupt
+
+    raising = Raising(world.db, compressor._ledger, store=world.store)
+
+    def agent(run: Run, message: Any) -> str:
+        with pytest.raises(KeyboardInterrupt):
+            run.compress(raising, lambda _: "short", shape="continuation", keep_last=2)
+        run.append("user", message)
+        run.append("assistant", "done")
+        return "done"
+
+    world.agent = agent
+    reply = world.say("and now?")
+    assert reply.session_id != old
+    assert world.store.peek_session_id(KEY) == reply.session_id
+    assert world.db.get_messages(reply.session_id)[-1]["content"] == "done"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("face", [AsyncCompressor, lambda compressor: compressor])
+async def test_the_loop_goes_on_while_an_async_agent_compresses(
+    world: World, compressor: Compressor, face: Any
+) -> None:
+    await to_thread.run_sync(talk, world)
+    loop, said = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+    async def summarize(_: object) -> str:
+        assert asyncio.get_running_loop() is loop
+        return await said.get()
+
+    async def agent(run: Run, message: Any) -> str:
+        run.append("user", message)
+        loop.call_later(0, said.put_nowait, "what the loop says")
+        await run.acompress(face(compressor), summarize, shape="continuation", keep_last=2)
+        return "short of it"
+
+    world.agent = agent
+    reply = await world.runtime.ahandle(chat(42), "and now?")
+    assert world.agree() == reply.session_id
+    texts = [row["content"] for row in world.db.get_messages(reply.session_id)]
+    assert any("what the loop says" in text for text in texts)
+
+
+def test_an_async_compressor_is_not_called_by_a_run_that_does_not_wait(
+    world: World, compressor: Compressor
+) -> None:
+    talk(world)
+
+    def agent(run: Run, message: Any) -> str:
+        with pytest.raises(InvalidInput, match="acompress"):
+            run.compress(AsyncCompressor(compressor), keep_last=2)  # type: ignore[arg-type]
+        return "left alone"
+
+    world.agent = agent
+    assert world.say("and now?").text == "left alone"
+
+
+def test_the_next_message_after_an_undo_is_in_the_session_of_before(
+    world: World, compressor: Compressor
+) -> None:
+    old = talk(world)
+    done = compressor.compress(old, lambda _: "short", shape="continuation", keep_last=2)
+    assert world.store.peek_session_id(KEY) == done.session_id
+    compressor.undo(done.batch)
+    assert world.say("back again").session_id == old

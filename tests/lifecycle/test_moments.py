@@ -1,0 +1,141 @@
+"""What hooks are told at each moment of a session's life: the rows of section 6.1, by the runtime.
+
+Where a row is told otherwise than by Hermes, the name of its test says so, and DESIGN says why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import ExpiryWatcher
+from tests.lifecycle.runtimes import Gate, World, beside
+from tests.routing.chats import KEY
+
+
+def told(world: World, hook: str) -> list[dict[str, Any]]:
+    """Return what one hook was given, each time."""
+    return [given for name, given in world.told if name == f"on_session_{hook}"]
+
+
+def test_the_first_turn_of_a_new_session_starts_it(world: World) -> None:
+    ids = [world.say().session_id for _ in range(2)]
+    assert told(world, "start") == [{"session_id": ids[0], "platform": "telegram"}]
+
+
+def test_a_start_tells_the_model_where_the_chat_has_asked_for_one(world: World) -> None:
+    world.agent = lambda *_: "nothing is stored"
+    world.say()
+    world.runtime.reset(KEY)
+    world.store.set_model_override(KEY, {"model": "opus"})
+    new = world.say().session_id
+    assert told(world, "start")[-1] == {
+        "session_id": new,
+        "platform": "telegram",
+        "model": "opus",
+    }
+
+
+def test_the_end_of_each_turn_tells_its_ids_and_model_where_the_agent_does(world: World) -> None:
+    named = {"task_id": "t1", "turn_id": "u1", "model": "opus"}
+    results: list[Any] = ["fine", {"final_response": "fine", **named}]
+    world.agent = lambda *_: results.pop(0)
+    given = {"session_id": world.say().session_id, "platform": "telegram"}
+    world.say()
+    ended = {**given, "completed": True, "interrupted": False}
+    assert told(world, "end") == [ended, {**ended, **named}]
+
+
+def test_a_close_at_work_ends_the_turn_as_interrupted_and_then_finalizes(world: World) -> None:
+    gate = Gate()
+    world.agent = gate
+    with beside(world.say) as replies:
+        gate.entered.wait(30)
+        world.runtime.finalize(KEY, "session_boundary")
+        gate.opened.set()
+    given = {"session_id": replies[0].session_id, "platform": "telegram"}
+    assert world.told[1:] == [
+        ("on_session_end", {**given, "completed": False, "interrupted": True}),
+        ("on_session_finalize", {**given, "reason": "session_boundary"}),
+    ]
+
+
+def test_a_close_between_turns_ends_no_turn_unlike_in_hermes(world: World) -> None:
+    world.say()
+    world.runtime.finalize(KEY)
+    assert [name for name, _ in world.names()] == ["start", "end", "finalize"]
+
+
+def test_a_reset_finalizes_the_old_id_and_then_resets_to_the_new(world: World) -> None:
+    old = world.say().session_id
+    seen = []
+    world.hooks.add("on_session_finalize", lambda: seen.append(world.store.peek_session_id(KEY)))
+    world.runtime.reset(KEY)
+    new = world.agree()
+    both = {"reason": "new_session", "old_session_id": old, "new_session_id": new}
+    assert told(world, "finalize") == [{"session_id": old, "platform": "telegram", **both}]
+    assert told(world, "reset") == [{"session_id": new, "platform": "telegram", **both}]
+    assert world.boundaries == [("finalize", old), ("reset", new)]
+    assert seen == [new]
+
+
+def test_an_expiry_finalizes_with_its_reason(expiring: World) -> None:
+    session_id = expiring.say().session_id
+    expiring.clock.advance(hours=2)
+    ExpiryWatcher(expiring.runtime).tick()
+    expected = {"session_id": session_id, "platform": "telegram", "reason": "session_expired"}
+    assert told(expiring, "finalize") == [expected]
+    assert told(expiring, "reset") == []
+
+
+def test_a_shutdown_finalizes_each_agent_at_work_with_the_platform_of_its_chat_unlike_hermes(
+    world: World,
+) -> None:
+    gates = {"a": Gate(), "b": Gate()}
+    world.agent = lambda run, message: gates[message](run, message)
+    with beside(*(lambda name=name: world.say(name, name) for name in gates)) as replies:
+        for gate in gates.values():
+            gate.entered.wait(30)
+        world.runtime.shutdown()
+        for gate in gates.values():
+            gate.opened.set()
+    finalized = {given["session_id"]: given for given in told(world, "finalize")}
+    assert finalized == {
+        reply.session_id: {
+            "session_id": reply.session_id,
+            "platform": "telegram",
+            "reason": "shutdown",
+        }
+        for reply in replies
+    }
+
+
+@pytest.mark.parametrize("reason", ["session_boundary", "shutdown"])
+def test_a_command_line_finalizes_with_the_reason_it_gives(world: World, reason: str) -> None:
+    world.db.create_session("s1", "cli")
+    world.runtime.finalize("s1", reason)
+    given = {"session_id": "s1", "platform": "cli", "reason": reason}
+    assert told(world, "finalize") == [given]
+
+
+def test_a_tui_that_closes_finalizes_with_a_reason_unlike_in_hermes(world: World) -> None:
+    world.db.create_session("s1", "tui")
+    world.runtime.finalize("s1", viewer=True)
+    assert told(world, "finalize") == [{"session_id": "s1", "platform": "tui", "reason": "closed"}]
+
+
+def test_an_implementation_that_takes_only_two_arguments_is_called_at_each_moment(
+    world: World,
+) -> None:
+    seen: list[tuple[str, str, str]] = []
+    for hook in ("start", "end", "finalize", "reset"):
+        world.hooks.add(
+            f"on_session_{hook}",
+            lambda session_id, platform, _hook=hook: seen.append((_hook, platform, session_id)),
+        )
+    old = world.say().session_id
+    world.runtime.reset(KEY)
+    new = world.runtime.finalize(KEY)
+    moments = [("start", old), ("end", old), ("finalize", old), ("reset", new), ("finalize", new)]
+    assert seen == [(name, "telegram", session_id) for name, session_id in moments]

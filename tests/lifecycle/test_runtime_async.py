@@ -1,0 +1,280 @@
+"""Turns while a loop goes on: it is never blocked, and who is cancelled leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio import to_thread
+
+from session_core import InvalidInput
+from session_core.lifecycle.run import Run
+from tests.lifecycle.runtimes import HOOKS, Gate, World, as_async, becomes, echo
+from tests.routing.chats import KEY, chat
+
+
+def test_a_loop_goes_on_while_a_sync_agent_works(world: World) -> None:
+    gate = Gate()
+    world.agent = gate
+
+    async def both() -> str:
+        replies = []
+        async with anyio.create_task_group() as group:
+
+            async def turn() -> None:
+                replies.append(await world.runtime.ahandle(chat(), "hello"))
+
+            group.start_soon(turn)
+            await becomes(gate.entered.is_set)
+            gate.opened.set()
+        return replies[0].text
+
+    assert anyio.run(both) == "echo hello"
+
+
+def test_an_async_hook_runs_on_the_loop_of_who_awaits(world: World) -> None:
+    loops: list[Any] = []
+
+    async def hook() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    for name in HOOKS:
+        world.hooks.add(name, hook)
+
+    async def turns() -> Any:
+        await world.runtime.ahandle(chat(), "hello")
+        await world.runtime.areset(KEY)
+        return asyncio.get_running_loop()
+
+    loop = asyncio.run(turns())
+    assert loops == [loop] * 4
+    assert world.reported == []
+
+
+def test_an_async_hook_of_a_verb_that_is_not_awaited_does_not_wait_for_its_loop(
+    world: World,
+) -> None:
+    loops: list[Any] = []
+
+    async def hook() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    world.hooks.add("on_session_reset", hook)
+
+    async def agent(run: Run, _: Any) -> str:
+        return world.runtime.reset(run.session_key)
+
+    world.agent = agent
+
+    async def turn() -> Any:
+        await world.runtime.ahandle(chat(), "hello")
+        return asyncio.get_running_loop()
+
+    loop = asyncio.run(turn())
+    assert (len(loops), loop in loops, world.reported) == (1, False, [])
+
+
+def test_each_verb_that_waits_has_a_twin_for_coroutines(world: World) -> None:
+    world.db.create_session("other", "telegram")
+
+    async def verbs() -> None:
+        runtime = world.runtime
+        old = (await runtime.ahandle(chat(), "hello")).session_id
+        assert "Session reset" in await runtime.areset(KEY)
+        assert (await runtime.aswitch(KEY, "other")).session_id == "other"
+        assert (await runtime.aresume(KEY, old)).session_id == old
+        assert await runtime.afinalize(KEY) == old
+        assert await runtime.ashutdown(drain_s=1) == []
+
+    anyio.run(verbs)
+
+
+def test_a_turn_that_is_cancelled_is_at_work_no_more(world: World) -> None:
+    async def cut() -> None:
+        event = anyio.Event()
+
+        async def agent(_run: Run, _message: Any) -> None:
+            event.set()
+            await anyio.sleep_forever()
+
+        world.agent = agent
+        async with anyio.create_task_group() as group:
+            group.start_soon(world.runtime.ahandle, chat(), "hello")
+            await event.wait()
+            group.cancel_scope.cancel()
+
+    anyio.run(cut)
+    assert world.runtime.running == []
+
+
+def test_a_sync_agent_whose_task_is_cancelled_is_at_work_until_it_has_ended(
+    home_path: Path,
+) -> None:
+    closed: list[bool] = []
+    gate = Gate()
+
+    class Agent:
+        def __call__(self, run: Run, message: Any) -> Any:
+            return gate(run, message)
+
+        def close(self) -> None:
+            closed.append(gate.opened.is_set())
+
+    world = World(home_path, build=lambda _: Agent())
+
+    async def cut() -> None:
+        task = asyncio.create_task(world.runtime.ahandle(chat(), "hello"))
+        await becomes(gate.entered.is_set)
+        task.cancel()
+        await asyncio.wait({task}, timeout=0)
+        assert world.runtime.running == [KEY]
+        await to_thread.run_sync(world.runtime.reset, KEY)
+        gate.opened.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cut())
+    world.runtime.cache.clear()
+    assert (closed, world.runtime.running) == ([True], [])
+    assert len(world.names("end")) == 1
+    world.close()
+
+
+@pytest.mark.parametrize("natively", [True, False])
+@pytest.mark.parametrize("steps", range(0, 12, 2))
+def test_a_turn_that_is_cancelled_at_whatever_step_keeps_no_later_one_from_its_reply(
+    home_path: Path, natively: bool, steps: int
+) -> None:
+    world = World(home_path, build=lambda _: as_async(echo))
+
+    async def step() -> None:
+        """Wait for something that takes a thread, as each step of a turn does."""
+        await to_thread.run_sync(lambda: None)
+
+    async def cut() -> None:
+        task = asyncio.create_task(world.runtime.ahandle(chat(), "cut"))
+        for _ in range(steps):
+            await step()
+        task.cancel()
+        await asyncio.wait({task})
+
+    async def cut_by_a_scope() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(world.runtime.ahandle, chat(), "cut")
+            for _ in range(steps):
+                await step()
+            group.cancel_scope.cancel()
+
+    async def both() -> None:
+        await (cut() if natively else cut_by_a_scope())
+        assert world.runtime.running == []
+        with anyio.fail_after(30):
+            reply = await world.runtime.ahandle(chat(), "hello")
+        assert (reply.text, reply.superseded) == ("echo hello", False)
+
+    anyio.run(both)
+    world.close()
+
+
+def test_a_slow_hook_of_a_turn_that_fails_does_not_block_the_loop(
+    world: World, gate: threading.Event
+) -> None:
+    entered = threading.Event()
+
+    def slow() -> None:
+        entered.set()
+        gate.wait(30)
+
+    async def broken(_run: Run, _message: Any) -> None:
+        raise LookupError
+
+    world.hooks.add("on_session_end", slow)
+    world.agent = broken
+
+    async def both() -> None:
+        task = asyncio.create_task(world.runtime.ahandle(chat(), "hello"))
+        await becomes(entered.is_set)
+        gate.set()
+        with pytest.raises(LookupError):
+            await task
+
+    asyncio.run(both())
+    assert world.reported == []
+    assert [given["completed"] for hook, given in world.told if hook == "on_session_end"] == [False]
+
+
+def test_many_messages_of_a_chat_wait_for_its_build_and_take_no_thread_from_it(
+    home_path: Path,
+) -> None:
+    gate = threading.Event()
+
+    def build(_: Run) -> Any:
+        gate.wait(30)
+        return echo
+
+    world = World(home_path, build=build)
+    world.runtime.cache._build_s = 5
+
+    async def many() -> list[str]:
+        to_thread.current_default_thread_limiter().total_tokens = 1
+        tasks = [asyncio.create_task(world.runtime.ahandle(chat(), turn)) for turn in range(4)]
+        await becomes(lambda: KEY in world.runtime.cache)
+        gate.set()
+        return sorted(reply.text for reply in await asyncio.gather(*tasks))
+
+    assert asyncio.run(many()) == [f"echo {turn}" for turn in range(4)]
+    world.close()
+
+
+def test_a_sync_agent_that_raises_the_end_of_an_iteration_is_heard(world: World) -> None:
+    def broken(*_: Any) -> Any:
+        return next(iter(()))
+
+    world.agent = broken
+
+    async def turn() -> None:
+        with anyio.fail_after(30):
+            await world.runtime.ahandle(chat(), "hello")
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        anyio.run(turn)
+
+
+def test_handle_says_what_to_do_where_it_would_run_an_async_agent_inside_a_loop(
+    world: World,
+) -> None:
+    world.agent = as_async(echo)
+
+    async def turn() -> None:
+        await anyio.lowlevel.checkpoint()
+        world.say()
+
+    with pytest.raises(InvalidInput, match="ahandle"):
+        anyio.run(turn)
+
+
+def test_a_turn_whose_loop_is_gone_ends_without_a_word(world: World) -> None:
+    loop = asyncio.new_event_loop()
+    started = threading.Event()
+
+    async def agent(_run: Run, _message: Any) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    world.agent = agent
+    turn = world.runtime.ahandle(chat(), "hello")
+    task = loop.create_task(turn)
+
+    async def begun() -> None:
+        await becomes(started.is_set)
+
+    loop.run_until_complete(begun())
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    loop.close()
+    turn.close()
+    assert world.runtime.running == []

@@ -1,0 +1,270 @@
+"""A shutdown: who is waited for, who is cut off, and what is left of their turns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from session_core import Busy, Denied, InvalidInput
+from session_core.lifecycle.run import Run
+from tests.lifecycle.runtimes import Gate, World, becomes, beside, echo, of, until
+from tests.routing.chats import KEY, chat, file_entries
+
+
+def test_a_shutdown_with_nobody_at_work_cuts_nobody_off(world: World) -> None:
+    session_id = world.say().session_id
+    assert world.runtime.shutdown() == []
+    assert world.boundaries == []
+    assert world.ended(session_id) is None
+    assert len(world.runtime.cache) == 0
+
+
+def test_a_shutdown_leaves_a_true_mirror(world: World) -> None:
+    world.say()
+    world.store.suspend_session(KEY)
+    world.runtime.shutdown()
+    assert world.store._copies._later._timer is None
+    assert file_entries(world.folder)[KEY]["suspended"]
+
+
+def test_a_shutdown_takes_no_more_messages(world: World) -> None:
+    world.runtime.shutdown()
+    with pytest.raises(Denied, match="shutting down"):
+        world.say()
+    assert world.store.entries() == {}
+
+
+def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the question and the work the shutdown has looked who is at work."""
+    real = world.store.get_or_create_session
+
+    def arrive(source: Any) -> Any:
+        entry = real(source)
+        world.runtime.shutdown()
+        return entry
+
+    monkeypatch.setattr(world.store, "get_or_create_session", arrive)
+    with pytest.raises(Denied):
+        world.say()
+    assert world.runtime.running == []
+    assert world.built == []
+
+
+def gates(world: World, *names: str) -> dict[str, Gate]:
+    """Return a gate for each chat; the agent of a chat waits at its own."""
+    found = {name: Gate() for name in names}
+    world.agent = lambda run, message: found[message](run, message)
+    return found
+
+
+def calls(world: World, *names: str) -> list[Callable[[], Any]]:
+    return [lambda name=name: world.say(name, name) for name in names]
+
+
+def test_a_shutdown_finalizes_each_agent_at_work_once_and_leaves_a_mark(world: World) -> None:
+    waiting = gates(world, "a", "b")
+    with beside(*calls(world, "a", "b")) as replies:
+        for gate in waiting.values():
+            gate.entered.wait(30)
+        ids = {world.store.peek_session_id(of(name)) for name in "ab"}
+        cut_off = world.runtime.shutdown()
+        assert sorted(cut_off) == [of("a"), of("b")]
+        world.runtime.shutdown()
+        for gate in waiting.values():
+            gate.opened.set()
+    given = [{"session_id": id_, "platform": "telegram", "reason": "shutdown"} for id_ in ids]
+    finalized = [told for hook, told in world.told if hook == "on_session_finalize"]
+    assert sorted(finalized, key=str) == sorted(given, key=str)
+    assert all(reply.superseded for reply in replies)
+    for name in "ab":
+        entry = world.store.get(of(name))
+        assert entry is not None
+        assert (entry.resume_pending, entry.resume_reason) == (True, "shutdown_timeout")
+
+
+def test_a_turn_that_a_shutdown_cuts_off_ends_once_and_before_its_session(world: World) -> None:
+    waiting = gates(world, "a")
+    with beside(*calls(world, "a")) as replies:
+        waiting["a"].entered.wait(30)
+        world.runtime.shutdown()
+        waiting["a"].opened.set()
+    session_id = replies[0].session_id
+    assert world.names() == [("start", session_id), ("end", session_id), ("finalize", session_id)]
+    assert (world.told[1][1]["completed"], world.told[1][1]["interrupted"]) == (False, True)
+
+
+def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world: World) -> None:
+    waiting = gates(world, "quick", "slow")
+    marked: list[Any] = []
+
+    def finish(run: Run, message: Any) -> str:
+        entry = world.store.get(run.session_key)
+        marked.append(entry.resume_reason if entry else None)
+        return echo(run, message)
+
+    waiting["quick"].then = finish
+    real = world.store.mark_resume_pending
+
+    def mark(key: str, reason: str) -> bool:
+        done = real(key, reason)
+        if key == of("quick"):
+            waiting["quick"].opened.set()
+            until(lambda: key not in world.runtime.running)
+        return done
+
+    world.store.mark_resume_pending = mark
+    with beside(*calls(world, "quick", "slow")) as replies:
+        for gate in waiting.values():
+            gate.entered.wait(30)
+        cut_off = world.runtime.shutdown(drain_s=0.02)
+        waiting["slow"].opened.set()
+    assert cut_off == [of("slow")]
+    assert marked == ["shutdown_timeout"]
+    assert [reply.superseded for reply in replies] == [False, True]
+    pending = {key: entry.resume_pending for key, entry in world.store.entries().items()}
+    assert pending == {of("quick"): False, of("slow"): True}
+    assert [name for name, _ in world.boundaries] == ["finalize"]
+
+
+def test_a_shutdown_that_waits_goes_on_as_soon_as_the_last_has_finished(world: World) -> None:
+    waiting = gates(world, "a")
+    with beside(*calls(world, "a")):
+        waiting["a"].entered.wait(30)
+        threading.Timer(0.01, waiting["a"].opened.set).start()
+        assert world.runtime.shutdown(drain_s=60) == []
+
+
+def test_a_mark_that_came_after_the_turn_had_ended_is_taken_back(world: World) -> None:
+    waiting = gates(world, "a")
+    real = world.store.mark_resume_pending
+
+    def mark(key: str, reason: str) -> bool:
+        waiting["a"].opened.set()
+        thread.join(30)
+        return real(key, reason)
+
+    world.store.mark_resume_pending = mark
+    thread = threading.Thread(target=world.say, args=("a", "a"))
+    thread.start()
+    waiting["a"].entered.wait(30)
+    assert world.runtime.shutdown() == []
+    entry = world.store.get(of("a"))
+    assert entry is not None
+    assert not entry.resume_pending
+
+
+def test_a_mark_that_fails_keeps_no_shutdown_from_its_end(world: World) -> None:
+    waiting = gates(world, "a")
+
+    def busy(*_: Any) -> bool:
+        raise Busy("the write lock is held")
+
+    with beside(*calls(world, "a")):
+        waiting["a"].entered.wait(30)
+        world.store.mark_resume_pending = busy
+        assert world.runtime.shutdown() == [of("a")]
+        waiting["a"].opened.set()
+    assert [name for name, _ in world.boundaries] == ["finalize"]
+    assert any("marked" in what for what in world.reported)
+
+
+def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) -> None:
+    gate = Gate()
+
+    def agent(run: Run, message: Any) -> Any:
+        run.append("user", message)
+        return gate(run, message)
+
+    world.agent = agent
+    with beside(world.say):
+        gate.entered.wait(30)
+        session_id = world.store.peek_session_id(KEY)
+        world.runtime.shutdown()
+        gate.opened.set()
+    world.close()
+    again = World(home_path)
+    assert again.say().session_id == session_id
+    entry = again.store.get(KEY)
+    assert entry is not None
+    assert not entry.resume_pending
+    again.close()
+
+
+def test_a_shutdown_waits_for_agents_of_the_loop_that_goes_on(world: World) -> None:
+    async def both() -> list[str]:
+        entered, opened = anyio.Event(), anyio.Event()
+
+        async def agent(*_: Any) -> str:
+            entered.set()
+            await opened.wait()
+            return "done"
+
+        world.agent = agent
+        left: list[str] = []
+        async with anyio.create_task_group() as group:
+            group.start_soon(world.runtime.ahandle, chat(), "hello")
+            await entered.wait()
+
+            async def stop() -> None:
+                left.extend(await world.runtime.ashutdown(drain_s=60))
+
+            group.start_soon(stop)
+            await becomes(lambda: world.store.get(KEY).resume_pending)
+            opened.set()
+        return left
+
+    assert anyio.run(both) == []
+
+
+@pytest.mark.parametrize("verb", ["shutdown", "close", "__enter__"])
+def test_what_would_block_a_loop_is_refused_and_says_what_to_do(world: World, verb: str) -> None:
+    async def block() -> None:
+        await anyio.lowlevel.checkpoint()
+        getattr(world.runtime, verb)()
+
+    with pytest.raises(InvalidInput, match="async with" if verb == "__enter__" else "ashutdown"):
+        anyio.run(block)
+    assert world.say().text == "echo hello"
+
+
+@pytest.mark.parametrize("by", ["with", "async with"])
+def test_a_runtime_is_closed_where_its_block_ends(world: World, by: str) -> None:
+    async def run() -> None:
+        async with world.runtime as runtime:
+            await runtime.ahandle(chat(), "hello")
+
+    if by == "with":
+        with world.runtime as runtime:
+            runtime.handle(chat(), "hello")
+    else:
+        anyio.run(run)
+    with pytest.raises(Denied):
+        world.say()
+    assert world.db.message_count() == 2
+    world.runtime.close()
+
+
+def test_the_agents_are_cleaned_up_by_a_shutdown(home_path: Path) -> None:
+    closed = []
+
+    class Agent:
+        def __call__(self, run: Run, message: Any) -> str:
+            return echo(run, message)
+
+        def close(self) -> None:
+            closed.append(self)
+
+    world = World(home_path, build=lambda _: Agent())
+    for name in range(3):
+        world.say("x", name)
+    world.runtime.shutdown()
+    assert len(closed) == 3
+    world.close()

@@ -1,0 +1,156 @@
+"""Turns whose chat has gone on without them: they are answered, and nothing of them outlives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Busy
+from session_core.lifecycle.run import Run
+from tests.lifecycle.runtimes import Gate, World, beside, echo, of, rotate
+from tests.routing.chats import KEY, put_row, stored
+
+# What was reset takes nothing along
+
+
+@pytest.mark.parametrize("by", ["policy", "store", "runtime"])
+def test_an_agent_of_a_session_that_was_never_stored_does_not_survive_its_reset(
+    expiring: World, by: str
+) -> None:
+    expiring.agent = lambda *_: "just talk"
+    expiring.say()
+    if by == "policy":
+        expiring.clock.advance(hours=2)
+    elif by == "store":
+        expiring.store.reset_session(KEY)
+    else:
+        expiring.runtime.reset(KEY)
+    for _ in range(2):
+        expiring.say()
+    assert len(expiring.built) == 2
+
+
+def test_an_agent_that_was_being_built_as_its_chat_was_reset_is_not_the_one_of_the_new_session(
+    home_path: Path,
+) -> None:
+    building = Gate(lambda *_: lambda *_: "just talk")
+    world = World(home_path, build=lambda run: building(run, None))
+    with beside(world.say):
+        building.entered.wait(30)
+        world.runtime.reset(KEY)
+        building.opened.set()
+    building.entered.clear()
+    world.say()
+    assert building.entered.is_set()
+    world.close()
+
+
+@pytest.mark.parametrize("verb", ["runtime.reset", "store.reset_session", "runtime.finalize"])
+def test_a_session_whose_first_message_is_stored_after_its_end_has_ended(
+    world: World, verb: str
+) -> None:
+    gate = Gate()
+    world.agent = gate
+    owner, _, name = verb.partition(".")
+    with beside(world.say) as replies:
+        gate.entered.wait(30)
+        getattr(getattr(world, owner), name)(KEY)
+        gate.opened.set()
+    old = replies[0].session_id
+    assert world.db.message_count(old) == 2
+    assert world.ended(old) == ("closed" if name == "finalize" else "session_reset")
+    world.agent = echo
+    assert world.say().session_id != old
+    assert world.names("finalize") == [("finalize", old)]
+
+
+# Superseded
+
+
+def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World) -> None:
+    gate = Gate(lambda run, _: {"final_response": "late", "session_id": rotate(run, "child")})
+    world.say()
+    first = world.agree()
+    world.agent = gate
+    with beside(world.say) as replies:
+        gate.entered.wait(30)
+        world.agent = lambda *_: "quick"
+        quick = world.say()
+        gate.opened.set()
+    late = replies[0]
+    assert (quick.text, quick.superseded) == ("quick", False)
+    assert (late.text, late.superseded) == ("late", True)
+    assert world.store.peek_session_id(KEY) == first
+
+
+@pytest.mark.parametrize("verb", ["runtime", "store"])
+def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, verb: str) -> None:
+    gate = Gate(
+        lambda run, _: {
+            "final_response": "late",
+            "session_id": rotate(run, "child"),
+            "last_prompt_tokens": 99,
+            "compression_exhausted": True,
+        }
+    )
+    world.say()
+    world.agent = gate
+    with beside(world.say) as replies:
+        gate.entered.wait(30)
+        if verb == "runtime":
+            world.runtime.reset(KEY)
+        else:
+            world.store.reset_session(KEY)
+        new = world.store.get(KEY)
+        gate.opened.set()
+    assert (replies[0].text, replies[0].superseded) == ("late", True)
+    assert world.store.get(KEY) == new
+    assert len(world.names("reset")) == 1
+
+
+def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: World) -> None:
+    def agent(run: Run, _: Any) -> str:
+        world.store.reset_session(KEY)
+        run.follow("child")
+        run.append("assistant", "still here")
+        return run.session_id
+
+    world.agent = agent
+    reply = world.say()
+    assert (reply.text, reply.superseded) == ("child", True)
+    assert world.store.peek_session_id(KEY) != "child"
+
+
+def test_a_write_back_that_fails_is_reported_and_costs_no_reply(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: Any, **__: Any) -> None:
+        raise Busy("the write lock is held")
+
+    monkeypatch.setattr(world.store, "end_turn", busy)
+    assert world.say().text == "echo hello"
+    assert any("not stored" in what for what in world.reported)
+
+
+def test_a_failure_whose_history_cannot_be_counted_is_answered_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(_: str) -> int:
+        raise Busy("the write lock is held")
+
+    monkeypatch.setattr(world.db, "message_count", busy)
+    world.agent = lambda *_: {"failed": True, "error": "boom"}
+    assert "boom" in world.say().text
+
+
+def test_a_route_that_is_stored_under_another_key_than_it_says_is_followed(world: World) -> None:
+    world.db.create_session("s1", "telegram")
+    put_row(world.db, world.folder, stored("s1", key=of("another")))
+    world.agent = lambda run, _: {"session_id": rotate(run, "child"), "final_response": "x"}
+    reply = world.say()
+    assert (reply.session_id, reply.session_key, reply.superseded) == ("child", KEY, False)
+    assert world.store.peek_session_id(KEY) == "child"
+    world.runtime.reset(KEY)
+    assert len(world.runtime.cache) == 0

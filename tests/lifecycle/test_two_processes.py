@@ -1,0 +1,84 @@
+"""Two processes with a runtime each on one home: neither answers from a memory that is not true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from session_core import SessionDB, SessionStore
+from tests.lifecycle.runtimes import of
+
+TURNS = 20
+
+
+class Member:
+    """One of the processes."""
+
+    def __init__(self, home: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.lifecycle.member", str(home)],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self, line: str) -> None:
+        """Let it do something."""
+        given: IO[str] | None = self.process.stdin
+        assert given is not None
+        given.write(line + "\n")
+        given.flush()
+
+    def answer(self) -> str:
+        """Return what it says."""
+        said: IO[str] | None = self.process.stdout
+        assert said is not None
+        return said.readline().strip()
+
+    def ask(self, line: str) -> str:
+        """Let it do something, and return what it says."""
+        self.tell(line)
+        return self.answer()
+
+
+@pytest.fixture
+def members(home_path: Path) -> Iterator[list[Member]]:
+    members = [Member(home_path) for _ in range(2)]
+    assert [member.answer() for member in members] == ["up", "up"]
+    yield members
+    for member in members:
+        member.process.communicate(timeout=60)
+        assert member.process.returncode == 0
+
+
+def test_an_agent_knows_what_was_said_to_the_other_process(members: list[Member]) -> None:
+    first, second = members
+    said = [member.ask("say") for member in (first, first, second, first, second, second)]
+    assert said == ["2", "4", "6", "8", "10", "12"]
+
+
+def test_a_reset_by_the_other_process_is_seen(members: list[Member]) -> None:
+    first, second = members
+    first.ask("say")
+    assert "Session reset" in second.ask("reset")
+    assert [first.ask("say"), second.ask("say")] == ["2", "4"]
+
+
+def test_turns_and_resets_of_both_at_once_lose_no_message_and_leave_no_session_open(
+    members: list[Member], home_path: Path
+) -> None:
+    for member in members:
+        member.tell(f"storm {TURNS}")
+    assert [member.answer() for member in members] == ["done", "done"]
+    with SessionDB(home_path / "state.db") as db, SessionStore(home_path, db=db) as store:
+        ids = [line.id for line in db.list_sessions(limit=200).items]
+        assert sum(db.message_count(session_id) for session_id in ids) == 2 * 2 * TURNS
+        routed = {store.peek_session_id(of(number)) for number in range(2)}
+        rows: list[Any] = [db.get_session(session_id) for session_id in ids]
+        assert {row["id"] for row in rows if row["ended_at"] is None} <= routed
