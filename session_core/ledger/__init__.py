@@ -1,0 +1,1 @@
+"""What is kept about a home and not in it: plans, trash, undo batches, the audit log."""

@@ -1,0 +1,195 @@
+"""Undo batches and the trash of their steps, which is read piece by piece and emptied for good."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
+from session_core.ledger.file import PACKAGE, File
+from session_core.ledger.packing import unpack
+from session_core.ledger.records import Batch, Emptied, Kept, Step
+from session_core.ledger.shelf import Shelf, handle_of, missing
+from session_core.models import Page
+from session_core.state import cursors
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle
+
+SQL = blocks.load("batches", PACKAGE)
+
+KEPT_S = 30 * 86_400.0
+"""How long what was removed or rewritten can be brought back."""
+
+_RIPE = "emptied_at IS NULL AND count > 0 AND NOT underway AND {when}"
+_EXPIRED = _RIPE.format(when="expires_at <= :now")
+_OLD = _RIPE.format(when="at <= :now - :older_than_s")
+_FIRST = 1 << 62
+
+
+class Batches(Shelf):
+    """Batches, their steps and their trash."""
+
+    def add_batch(self, what: str) -> Batch:
+        """Begin a batch for a change that is made at once, without a plan."""
+        now = self._clock()
+        return self._file.write(lambda rows: add_batch(rows, what, None, now))
+
+    def batch(self, batch_id: str) -> Batch:
+        """Return a batch, also one that cannot be undone any more.
+
+        Raises:
+            NotFound: there is none; `nearest` has what may have been meant.
+        """
+        return self._file.read(lambda rows: batch_of(rows, batch_id))
+
+    def undoable(self, batch_id: str) -> Batch:
+        """Return a batch whose trash is still there.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: it was undone, or its trash has expired or was emptied.
+        """
+        batch = self.batch(batch_id)
+        if batch.undone_at is not None:
+            raise Conflict(f"batch {batch_id} was undone already")
+        if batch.emptied_at is not None or batch.expires_at <= self._clock():
+            raise Conflict(f"batch {batch_id} cannot be undone any more: its trash is gone")
+        return batch
+
+    def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
+        """List what has trash that did not expire, newest first."""
+        scope = str(self._folder.db_path)
+        before = _FIRST if cursor is None else cursors.decode("batches", scope, cursor)
+        if limit < 1:
+            raise InvalidInput(f"limit is {limit}; at least 1")
+        values = {"before": before, "now": self._clock(), "limit": limit + 1}
+        found = self._file.read(lambda rows: rows.rows(SQL["list_batches"], values))
+        more = len(found) > limit
+        page = found[:limit]
+        following = cursors.encode("batches", scope, page[-1]["number"]) if more else None
+        return Page([_batch(row) for row in page], following)
+
+    def steps(self, batch_id: str) -> list[Step]:
+        """Return the steps of a batch that were done, in their order."""
+        return self._file.read(
+            lambda rows: [as_step(row) for row in rows.rows(SQL["list_steps"], (batch_id,))]
+        )
+
+    def step(self, step_id: str) -> Step:
+        """Return a step.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self._file.read(lambda rows: step_of(rows, step_id))
+
+    def trash(self, step_id: str) -> Iterator[Kept]:
+        """Return what a step has kept, one by one, in the order in which it was kept.
+
+        Raises:
+            NotFound: there is no such step, or its disk is not mounted.
+            Conflict: its trash was emptied.
+            Corrupt: it is damaged.
+        """
+        step = self.step(step_id)
+        if self.batch(step.batch).emptied_at is not None:
+            raise Conflict(f"batch {step.batch} cannot be undone any more: its trash is gone")
+        return unpack(self._pieces(step))
+
+    def bytes_used(self) -> int:
+        """Return what all trash takes, compressed."""
+        return int(self._file.read(lambda rows: rows.value(SQL["count_bytes"])))
+
+    def empty(self, older_than_s: float | None = None) -> Emptied:
+        """Delete the trash that has expired, or that of batches of this age, for good.
+
+        What is on a disk that is not mounted is deleted by a later call.
+        """
+        if older_than_s is not None and not (older_than_s >= 0 and math.isfinite(older_than_s)):
+            raise InvalidInput(f"older_than_s is {older_than_s}; at least 0")
+        ripe = _EXPIRED if older_than_s is None else _OLD
+        values = {"now": self._clock(), "older_than_s": older_than_s}
+        count = self._file.read(
+            lambda rows: rows.value(SQL["count_ripe"].format(ripe=ripe), values)
+        )
+        if count:
+            count = self._file.write(
+                lambda rows: rows.run(SQL["mark_emptied"].format(ripe=ripe), values)
+            )
+        steps = self._file.read(
+            lambda rows: [as_step(row) for row in rows.rows(SQL["list_emptied"])]
+        )
+        return Emptied(count, self._empty_steps(steps))
+
+    def _empty_steps(self, steps: list[Step]) -> int:
+        emptied = 0
+        for step in steps:
+            try:
+                self._purge(step)
+            except NotFound:
+                continue
+            emptied += step.bytes
+        for location in {step.location for step in steps}:
+            self._trash_file(location).give_back()
+        return emptied
+
+    def _purge(self, step: Step) -> None:
+        """Delete the pieces of a step, and then note that there are none."""
+        delete_pieces(self._trash_file(step.location), step.id)
+        self._file.write(lambda rows: rows.run(SQL["note_emptied"], (step.id,)))
+
+    def _pieces(self, step: Step) -> Iterator[bytes]:
+        file = self._trash_file(step.location)
+        for position in range(step.chunks):
+            at = (step.id, position)
+            piece = file.read(lambda rows, at=at: rows.value(SQL["get_piece"], at))  # type: ignore[misc]
+            if piece is None:
+                raise Corrupt(f"the trash of step {step.id} is not whole; it cannot be restored")
+            yield piece
+
+
+def delete_pieces(file: File, step_id: str) -> None:
+    """Delete the trash of a step, a few pieces at a time, so that nobody waits long."""
+    while file.write(lambda rows: rows.run(SQL["delete_pieces"], (step_id,))):
+        pass
+
+
+def add_batch(rows: Handle, what: str, plan: str | None, now: float) -> Batch:
+    """Begin a batch."""
+    batch_id = handle_of("b")
+    rows.run(SQL["add_batch"], (batch_id, what, plan, now, now + KEPT_S))
+    return batch_of(rows, batch_id)
+
+
+def batch_of(rows: Handle, batch_id: str) -> Batch:
+    """Return a batch, which must be there."""
+    found = rows.row(SQL["get_batch"], (batch_id,))
+    if found is None:
+        raise missing(rows, "batch", batch_id, SQL["list_names"])
+    return _batch(found)
+
+
+def step_of(rows: Handle, step_id: str) -> Step:
+    """Return a step, which must be there."""
+    found = rows.row(SQL["get_step"], (step_id,))
+    if found is None:
+        raise NotFound(f"there is no step {step_id!r}")
+    return as_step(found)
+
+
+def as_step(row: Mapping[str, Any]) -> Step:
+    """Return the value for a row of a step."""
+    return Step(
+        **{name: row[name] for name in ("id", "batch", "state", "at", "undoes", "undone_at")},
+        **{name: row[name] for name in ("bytes", "chunks", "location")},
+        members=tuple(json.loads(row["members"])),
+        result=json.loads(row["result"] or "null"),
+        owner=(row["pid"], row["started_at"]),
+    )
+
+
+def _batch(row: Mapping[str, Any]) -> Batch:
+    names = ("id", "what", "plan", "at", "expires_at", "undone_at", "emptied_at", "count", "bytes")
+    return Batch(**{name: row[name] for name in names})

@@ -1,0 +1,42 @@
+-- name: add_batch
+INSERT INTO batches (id, what, plan, at, expires_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: get_batch
+SELECT * FROM summed_batches WHERE id = ?
+
+-- name: list_names
+SELECT id FROM batches ORDER BY number DESC LIMIT 1000
+
+-- name: list_batches
+SELECT * FROM summed_batches
+WHERE number < :before AND emptied_at IS NULL AND expires_at > :now AND count > 0
+ORDER BY number DESC LIMIT :limit
+
+-- name: list_steps
+SELECT * FROM steps WHERE batch = ? AND state = 'done' ORDER BY number
+
+-- name: get_step
+SELECT * FROM steps WHERE id = ?
+
+-- name: get_piece
+SELECT data FROM trash WHERE step = ? AND position = ?
+
+-- name: count_bytes
+SELECT coalesce(sum(bytes), 0) FROM steps
+
+-- name: count_ripe
+SELECT count(*) FROM summed_batches WHERE {ripe}
+
+-- name: mark_emptied
+UPDATE batches SET emptied_at = :now
+WHERE id IN (SELECT id FROM summed_batches WHERE {ripe})
+
+-- name: list_emptied
+SELECT steps.* FROM steps JOIN batches ON batches.id = steps.batch
+WHERE batches.emptied_at IS NOT NULL AND steps.chunks > 0
+
+-- name: delete_pieces
+DELETE FROM trash WHERE rowid IN (SELECT rowid FROM trash WHERE step = ? LIMIT 8)
+
+-- name: note_emptied
+UPDATE steps SET chunks = 0, bytes = 0 WHERE id = ?

@@ -1,0 +1,197 @@
+"""One SQLite file of the ledger: made at the first change, and read as empty before that.
+
+A change is durable when it returns. Several processes may have the file open; the threads of one
+take turns. The log is folded back by whoever has the write lock, never beside somebody else's
+commit.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from session_core import driver
+from session_core.errors import Corrupt, InvalidInput, SessionError, Unsupported
+from session_core.ledger.folder import refusals
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle, file_uri, translate
+from session_core.state.sqlite.opening import identity, size
+from session_core.state.sqlite.writer import patiently
+
+T = TypeVar("T")
+
+PACKAGE = "session_core.ledger"
+
+_APPLICATION = 1_835_234_163
+_VERSION = 1
+_LONG_LOG_BYTES = 4 << 20
+_WAIT_S = 1.0
+
+
+class File:
+    """The file that `find` knows; `make` makes its folder before a change."""
+
+    def __init__(
+        self, find: Callable[[], Path | None], make: Callable[[], Path], patience_s: float
+    ) -> None:
+        self._find = find
+        self._make = make
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._handle: Handle | None = None
+        self._writable = False
+        self._closed = False
+        self._pid = os.getpid()
+
+    def read(self, look: Callable[[Handle], T]) -> T:
+        """Run `look` on one moment of the file."""
+        with self._turn():
+            path = self._find()
+            handle = self._opened(path, writable=False) if path and size(path) else None
+            if path is None or handle is None:
+                return _look_at_nothing(look)
+            with _errors(path), handle.snapshot():
+                return look(handle) if _is_made(handle, path) else _look_at_nothing(look)
+
+    def write(self, step: Callable[[Handle], T]) -> T:
+        """Run `step` in a transaction that is durable when this returns."""
+        with self._turn():
+            path = self._make()
+            handle = self._opened(path, writable=True)
+            with _errors(path), self._changes(handle):
+                if not _is_made(handle, path):
+                    for statement in blocks.statements("schema", PACKAGE):
+                        handle.run(statement)
+                result = step(handle)
+            if size(Path(f"{path}-wal")) > _LONG_LOG_BYTES:
+                _fold_back(handle)
+            return result
+
+    def give_back(self) -> None:
+        """Give the room of what was deleted back to the disk: it is in the log until then."""
+        with self._turn():
+            if self._handle is not None and self._writable:
+                _fold_back(self._handle)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._closed = True
+            self._forget()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._pid != os.getpid():
+            raise Unsupported("a ledger that was opened before a fork; open it in the child")
+        with self._lock:
+            if self._closed:
+                raise InvalidInput("this ledger is closed; open it again")
+            yield
+
+    @contextmanager
+    def _changes(self, handle: Handle) -> Iterator[None]:
+        try:
+            patiently(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
+            yield
+            handle.connection.execute("COMMIT")
+        except BaseException:
+            if handle.connection.in_transaction:
+                handle.connection.execute("ROLLBACK")
+            raise
+
+    def _opened(self, path: Path, *, writable: bool) -> Handle:
+        """Return the connection; a file that another has taken the place of is left behind."""
+        handle = self._handle
+        if handle is not None and handle.file == identity(path) and self._writable >= writable:
+            return handle
+        self._forget()
+        with _errors(path):
+            handle = self._handle = self._prepare(path) if writable else _connect(path, "ro")
+        handle.file, self._writable = identity(path), writable
+        return handle
+
+    def _prepare(self, path: Path) -> Handle:
+        """Open for writing; a file that is new, or was left unfinished, gets a log."""
+        with refusals(path), suppress(FileExistsError):
+            # Nobody can have a connection to a file that this call itself brings into being.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        handle = _connect(path, "rw")
+        try:
+            if handle.value("PRAGMA journal_mode") != "wal":
+                deadline = time.monotonic() + self._patience_s
+                # A journal in a file, left by a kill, could be taken back by nobody who only reads.
+                for pragma in ("journal_mode=MEMORY", "auto_vacuum=FULL"):
+                    handle.connection.execute(f"PRAGMA {pragma}").fetchall()
+                patiently(handle, "PRAGMA journal_mode=WAL", deadline)
+            for pragma in ("synchronous=FULL", "wal_autocheckpoint=0"):
+                handle.connection.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            handle.connection.close()
+            raise
+        return handle
+
+    def _forget(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.connection.close()
+
+
+def _connect(path: Path, mode: str) -> Handle:
+    connection = driver.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=_WAIT_S)
+    try:
+        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.execute("PRAGMA cell_size_check=ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return Handle(connection)
+
+
+def _is_made(handle: Handle, path: Path) -> bool:
+    """Whether the tables are there; a file that is not for us is refused."""
+    if handle.value("SELECT count(*) FROM sqlite_master") == 0:
+        return False
+    if handle.value("PRAGMA application_id") != _APPLICATION:
+        raise Corrupt(f"{path} is no ledger; move it away, and another is made")
+    if handle.value("PRAGMA user_version") > _VERSION:
+        raise Unsupported(f"{path} was written by a newer version of this program; update it")
+    return True
+
+
+def _look_at_nothing(look: Callable[[Handle], T]) -> T:
+    with closing(driver.connect("file::memory:", busy_timeout_s=0)) as connection:
+        for statement in blocks.statements("schema", PACKAGE):
+            connection.execute(statement)
+        return look(Handle(connection))
+
+
+def _fold_back(handle: Handle) -> None:
+    """Empty the log; where somebody else is in the way, the next change does it."""
+    with suppress(driver.library().Error):
+        handle.connection.execute("PRAGMA busy_timeout=0")
+        handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    handle.connection.execute(f"PRAGMA busy_timeout={int(_WAIT_S * 1000)}")
+
+
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except driver.library().Error as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: Exception, path: Path) -> SessionError:
+    translated = translate(error, path)
+    if isinstance(translated, Corrupt) or "unsupported file format" in str(error):
+        return Corrupt(
+            f"the ledger {path} is damaged or no database: move it away, and another is made at "
+            "the next change; the home is untouched, but what was in this trash is lost with it"
+        )
+    return translated

@@ -1,0 +1,73 @@
+"""`Ledger`: what is kept about one home: plans, batches with their trash, and the audit log."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from session_core.errors import InvalidInput
+from session_core.ledger.file import PACKAGE
+from session_core.ledger.journal import Journal
+from session_core.ledger.plans import Plans
+from session_core.ledger.records import Audited
+from session_core.ledger.shelf import encode
+from session_core.models import Page
+from session_core.state import cursors
+from session_core.state.sqlite import blocks
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SQL = blocks.load("audit", PACKAGE)
+
+_FIRST = 1 << 62
+
+
+class Ledger(Plans, Journal):
+    """The ledger of the home that `folder` is for; nothing is made before the first write.
+
+    With `trash_dir` new trash goes to a file in that folder, which has to be there. Instances are
+    safe to share between threads, and not to be used across a fork.
+    """
+
+    def audit(self, client: str, what: str, plan: str | None, counts: Any) -> None:
+        """Note who has changed what; what was noted of a plan already is not noted again."""
+        line = {
+            "at": self._clock(),
+            "client": client,
+            "what": what,
+            "plan": plan,
+            "counts": encode(counts),
+        }
+        self._file.write(lambda rows: rows.run(SQL["add_line"], line))
+
+    def audited(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
+        """List what was noted, newest first."""
+        scope = str(self._folder.db_path)
+        before = _FIRST if cursor is None else cursors.decode("audit", scope, cursor)
+        if limit < 1:
+            raise InvalidInput(f"limit is {limit}; at least 1")
+        found = self._file.read(lambda rows: rows.values(SQL["list_lines"], (before, limit + 1)))
+        page = found[:limit]
+        following = cursors.encode("audit", scope, page[-1][0]) if len(found) > limit else None
+        lines = [
+            Audited(at, client, what, plan, json.loads(counts))
+            for _, at, client, what, plan, counts in page
+        ]
+        return Page(lines, following)
+
+    def close(self) -> None:
+        """Close its files; what was returned before is durable."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,190 @@
+"""Plans: recorded, applied once, and answering what they came to ever after.
+
+A plan is valid for a day. It ends as finished or closed, or it runs out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from session_core.errors import Conflict, InvalidInput
+from session_core.ledger.batches import add_batch, batch_of
+from session_core.ledger.file import PACKAGE
+from session_core.ledger.records import Batch, Member, Plan
+from session_core.ledger.shelf import Shelf, encode, handle_of, missing
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle
+
+SQL = blocks.load("plans", PACKAGE)
+
+VALID_S = 86_400.0
+_REMEMBERED_S = 30 * 86_400.0
+"""How long what a plan came to is told, and that it has run out."""
+
+
+class Plans(Shelf):
+    """Plans and what becomes of them."""
+
+    def add_plan(
+        self, kind: str, members: Iterable[Member], about: Any, cutoff: float | None = None
+    ) -> Plan:
+        """Record a plan of exactly these members; it is durable when this returns.
+
+        Raises:
+            InvalidInput: a member is named twice, or something is no JSON value.
+        """
+        members = tuple(members)
+        if len({member.id for member in members}) < len(members):
+            raise InvalidInput("a plan names each of its members once")
+        now = self._clock()
+        plan = Plan(handle_of("p"), kind, "planned", members, about, cutoff, now, now + VALID_S)
+        self._file.write(lambda handle: _add(handle, plan))
+        return self.plan(plan.handle)
+
+    def plan(self, handle: str) -> Plan:
+        """Return a plan with its members.
+
+        Raises:
+            NotFound: there is none; `nearest` has what may have been meant.
+            Conflict: it has run out.
+        """
+        now = self._clock()
+
+        def look(rows: Handle) -> Plan:
+            return _plan(_row(rows, handle, now), rows.values(SQL["list_members"], (handle,)))
+
+        return self._file.read(look)
+
+    def results(self, kind: str, members: Sequence[str], limit: int) -> list[Any]:
+        """Return what the last plans with one of these members came to, the newest first.
+
+        What was undone since is left out.
+        """
+        values = {"kind": kind, "members": encode(members), "limit": limit}
+        found = self._file.read(lambda rows: rows.values(SQL["list_results"], values))
+        return [json.loads(result) for (result,) in found]
+
+    def begin(self, handle: str) -> Batch:
+        """Begin to apply a plan, or go on with it; return the batch of its steps.
+
+        Raises:
+            NotFound: there is no such plan.
+            Conflict: it has ended, or run out.
+        """
+        now = self._clock()
+
+        def step(rows: Handle) -> Batch:
+            plan = _row(rows, handle, now)
+            if plan["state"] == "applying":
+                return batch_of(rows, plan["batch"])
+            if plan["state"] != "planned":
+                raise Conflict(f"plan {handle} is {plan['state']}; make another")
+            batch = add_batch(rows, plan["kind"], handle, now)
+            rows.run(SQL["begin_plan"], {"handle": handle, "batch": batch.id})
+            return batch
+
+        return self._file.write(step)
+
+    def finish(self, handle: str, result: Any) -> None:
+        """End a plan that was applied, with what it came to.
+
+        Raises:
+            Conflict: it was not being applied.
+        """
+        self._end(handle, "finished", ("applying",), result)
+
+    def close_plan(self, handle: str) -> None:
+        """End a plan that is not to be applied, or no further.
+
+        Raises:
+            Conflict: it has ended already.
+        """
+        self._end(handle, "closed", ("planned", "applying"), None)
+
+    def skip(self, handle: str, members: Iterable[str], why: str) -> None:
+        """Note of members that they are left as they are; what was decided about one stays."""
+        values = [{"plan": handle, "id": member, "why": why} for member in members]
+        self._file.write(lambda rows: rows.connection.executemany(SQL["skip_member"], values))
+
+    def _end(self, handle: str, state: str, of: tuple[str, ...], result: Any) -> None:
+        values = {"handle": handle, "state": state, "result": encode(result)}
+
+        def step(rows: Handle) -> None:
+            found = rows.row(SQL["get_plan"], (handle,))
+            if found is None:
+                raise missing(rows, "plan", handle, SQL["list_names"])
+            if found["state"] not in of:
+                raise Conflict(f"plan {handle} is {found['state']}")
+            rows.run(SQL["end_plan"], values)
+
+        self._file.write(step)
+
+
+def claim_members(rows: Handle, plan: str, members: tuple[str, ...], step: str) -> None:
+    """Give members of a plan that is being applied to a step, each of which must be open."""
+    found = rows.row(SQL["get_plan"], (plan,))
+    if found is None or found["state"] != "applying":
+        raise Conflict(f"plan {plan} is not being applied any more")
+    names = encode(members)
+    if rows.value(SQL["count_named"], (plan, names)) != len(members):
+        raise InvalidInput(f"a step of plan {plan} changes only what that names, each once")
+    claim = {"plan": plan, "step": step, "members": names}
+    if rows.run(SQL["claim_members"], claim) != len(members):
+        raise Conflict(f"somebody else applies plan {plan}, or has: look at it again")
+
+
+def release_members(rows: Handle, step: str, skipped: str | None) -> None:
+    """Take members from a step that changes nothing; `skipped` says why they are left at that."""
+    rows.run(SQL["release_members"], {"step": step, "skipped": skipped})
+
+
+def _add(rows: Handle, plan: Plan) -> None:
+    long_ago = plan.created_at - _REMEMBERED_S
+    for block in ("forget_members", "forget_plans"):
+        rows.run(SQL[block], (long_ago,))
+    values = {
+        "handle": plan.handle,
+        "kind": plan.kind,
+        "about": encode(plan.about),
+        "cutoff": plan.cutoff,
+        "now": plan.created_at,
+        "expires_at": plan.expires_at,
+    }
+    rows.run(SQL["add_plan"], values)
+    rows.connection.executemany(
+        SQL["add_member"],
+        (
+            (plan.handle, position, member.id, encode(member.revision), member.why)
+            for position, member in enumerate(plan.members)
+        ),
+    )
+
+
+def _row(rows: Handle, handle: str, now: float) -> dict[str, Any]:
+    found = rows.row(SQL["get_plan"], (handle,))
+    if found is None:
+        raise missing(rows, "plan", handle, SQL["list_names"])
+    if found["state"] in ("planned", "applying") and found["expires_at"] <= now:
+        done = f"; what it has done can be undone as {found['batch']}" if found["batch"] else ""
+        raise Conflict(f"plan {handle} has expired, a day after it was made: make another{done}")
+    return found
+
+
+def _plan(row: Mapping[str, Any], members: list[tuple[Any, ...]]) -> Plan:
+    return Plan(
+        handle=row["handle"],
+        kind=row["kind"],
+        state=row["state"],
+        members=tuple(
+            Member(name, json.loads(revision), why, step, skipped)
+            for name, revision, why, step, skipped in members
+        ),
+        about=json.loads(row["about"]),
+        cutoff=row["cutoff"],
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        batch=row["batch"],
+        result=json.loads(row["result"] or "null"),
+    )

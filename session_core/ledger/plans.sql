@@ -1,0 +1,49 @@
+-- name: add_plan
+INSERT INTO plans (handle, kind, state, about, cutoff, created_at, expires_at)
+VALUES (:handle, :kind, 'planned', :about, :cutoff, :now, :expires_at)
+
+-- name: add_member
+INSERT INTO members (plan, position, id, revision, why) VALUES (?, ?, ?, ?, ?)
+
+-- name: forget_members
+DELETE FROM members WHERE plan IN (SELECT handle FROM plans WHERE expires_at < ?)
+
+-- name: forget_plans
+DELETE FROM plans WHERE expires_at < ?
+
+-- name: get_plan
+SELECT * FROM plans WHERE handle = ?
+
+-- name: list_names
+SELECT handle FROM plans ORDER BY created_at DESC LIMIT 1000
+
+-- name: list_members
+SELECT id, revision, why, step, skipped FROM members WHERE plan = ? ORDER BY position
+
+-- name: list_results
+SELECT plans.result FROM plans LEFT JOIN batches ON batches.id = plans.batch
+WHERE plans.kind = :kind AND plans.state = 'finished' AND batches.undone_at IS NULL
+  AND EXISTS (SELECT 1 FROM members WHERE members.plan = plans.handle
+              AND members.id IN (SELECT value FROM json_each(:members)))
+ORDER BY batches.number DESC LIMIT :limit
+
+-- name: begin_plan
+UPDATE plans SET state = 'applying', batch = :batch WHERE handle = :handle
+
+-- name: end_plan
+UPDATE plans SET state = :state, result = :result WHERE handle = :handle
+
+-- name: skip_member
+UPDATE members SET skipped = :why
+WHERE plan = :plan AND id = :id AND step IS NULL AND skipped IS NULL
+
+-- name: count_named
+SELECT count(*) FROM members WHERE plan = ? AND id IN (SELECT value FROM json_each(?))
+
+-- name: claim_members
+UPDATE members SET step = :step
+WHERE plan = :plan AND step IS NULL AND skipped IS NULL
+  AND id IN (SELECT value FROM json_each(:members))
+
+-- name: release_members
+UPDATE members SET step = NULL, skipped = :skipped WHERE step = :step

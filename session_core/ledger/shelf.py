@@ -1,0 +1,122 @@
+"""The files of a ledger: its own, and those with trash on other disks."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from session_core.errors import InvalidInput, NotFound
+from session_core.ledger.file import File
+from session_core.ledger.folder import StateFolder
+from session_core.state.contract import StateDatabase
+from session_core.state.sqlite.handle import Handle
+
+DATABASE = "ledger.db"
+
+_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
+"""What nobody takes for another."""
+
+_SHORT = 8
+_LONG = 20
+
+
+def handle_of(letter: str) -> str:
+    """Return a name that a person can type and nobody can guess."""
+    return f"{letter}-" + "".join(secrets.choice(_LETTERS) for _ in range(_SHORT))
+
+
+def new_step_id() -> str:
+    """Return the name of a step, which a home may meet again years later."""
+    return "s-" + "".join(secrets.choice(_LETTERS) for _ in range(_LONG))
+
+
+class Shelf:
+    """Where a ledger is kept; plans, batches and steps are added by its subclasses."""
+
+    def __init__(
+        self,
+        folder: StateFolder,
+        *,
+        clock: Callable[[], float] = time.time,
+        trash_dir: Path | None = None,
+        patience_s: float = 20.0,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._trash_dir = trash_dir
+        self._patience_s = patience_s
+        self._file = File(self._find, self._make, patience_s)
+        self._lock = threading.Lock()
+        self._elsewhere: dict[str, File] = {}
+
+    def check_home(self, db: StateDatabase) -> None:
+        """Make sure that this is the ledger of that home; one in no folder is believed.
+
+        Raises:
+            InvalidInput: it is that of another home.
+        """
+        own = self._folder.db_path.parent
+        if db.folder is not None and not _same_folder(db.folder, own):
+            raise InvalidInput(f"this is the ledger of {own}, and {db.folder} is another home")
+
+    def _close(self) -> None:
+        for file in (self._file, *self._elsewhere.values()):
+            file.close()
+
+    def _find(self) -> Path | None:
+        folder = self._folder.find()
+        return folder / DATABASE if folder else None
+
+    def _make(self) -> Path:
+        return self._folder.make() / DATABASE
+
+    def _location(self) -> str | None:
+        """Return the file for new trash, None where that is the ledger itself."""
+        if self._trash_dir is None:
+            return None
+        return str(self._trash_dir.absolute() / f"{self._folder.make().name}.db")
+
+    def _trash_file(self, location: str | None) -> File:
+        if location is None:
+            return self._file
+        with self._lock:
+            if location not in self._elsewhere:
+                find = partial(_on_its_disk, Path(location))
+                self._elsewhere[location] = File(find, find, self._patience_s)
+            return self._elsewhere[location]
+
+
+def _same_folder(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there any more
+        return one.absolute() == other.absolute()
+
+
+def _on_its_disk(path: Path) -> Path:
+    if not path.parent.is_dir():
+        raise NotFound(f"{path.parent}, where this trash is, is not there; mount its disk")
+    return path
+
+
+def encode(value: Any) -> str:
+    """Return a value as the JSON that is stored."""
+    try:
+        return json.dumps(value, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"a ledger keeps JSON values only: {error}") from error
+
+
+def missing(handle: Handle, what: str, name: str, known: str) -> NotFound:
+    """Return the error for a name that is not there, with those that are near."""
+    names: Sequence[str] = [str(found) for (found,) in handle.values(known)]
+    near = difflib.get_close_matches(name, names, n=5)
+    hint = f"; did you mean {', '.join(near)}" if near else ""
+    return NotFound(f"there is no {what} {name!r}{hint}", nearest=near)

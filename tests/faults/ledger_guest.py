@@ -1,0 +1,74 @@
+"""Somebody whose ledger cannot be written: what comes of a step, and of reading.
+
+Prints a mapping of what was tried to the class and the text of the error, or to what it answered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from session_core.errors import SessionError
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Kept
+from session_core.ledger.steps import resume, run_step
+from session_core.state.sqlite.db import SessionDB
+
+NOBODY = 65534
+LIMIT_BYTES = 900_000
+
+
+def main(home: Path, root: Path, who: str) -> None:
+    """Remove a session in a step, as nobody or with no room for its trash."""
+    if who == "nobody" and os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if who == "limit":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, hard))
+    came_to = {}
+    path = home / "state.db"
+    with SessionDB(path, patience_s=1.0) as db:
+        with Ledger(StateFolder(path, root=root), patience_s=1.0) as ledger:
+            came_to["read"] = _attempt(lambda: len(ledger.batches().items))
+            came_to["step"] = _attempt(lambda: _remove(db, ledger))
+            came_to["there"] = db.get_session("chat") is not None
+            if who == "limit":
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, hard))
+                came_to["resumed"] = _attempt(lambda: len(resume(db, ledger)))
+                came_to["left"] = _attempt(lambda: [len(ledger.unsettled()), ledger.bytes_used()])
+                came_to["again"] = _attempt(lambda: _remove(db, ledger))
+                came_to["kept"] = _attempt(lambda: len(ledger.batches().items))
+        print(json.dumps(came_to), flush=True)
+
+
+def _remove(db: SessionDB, ledger: Ledger) -> int:
+    return run_step(
+        db,
+        ledger,
+        ledger.add_batch("sessions_prune").id,
+        before=lambda db: [
+            Kept("sessions", db.get_session("chat")),
+            Kept("file", os.urandom(3 << 20)),
+        ],
+        change=lambda db: db.delete_sessions(["chat"]),
+    )
+
+
+def _attempt(step: Callable[[], object]) -> object:
+    try:
+        return step()
+    except SessionError as error:
+        return [type(error).__name__, str(error)]
+    except Exception as error:  # noqa: BLE001 -- said by its name, and no test expects it
+        return ["foreign", f"{type(error).__module__}.{type(error).__name__}: {error}"]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,85 @@
+"""Where the ledger cannot be written nothing is removed, and it is said in our own words."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from tests.faults import state, template
+from tests.faults.process import Process
+
+pytestmark = pytest.mark.faults
+
+by_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture
+def shared():
+    """A folder that everybody may pass through; those of pytest are its user's alone."""
+    path = Path(tempfile.mkdtemp(prefix="faults_"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(params=["own", "hermes"])
+def home(request, shared):
+    """A home that everybody may write."""
+    path = shared / "home"
+    template.build(path, request.param)
+    path.chmod(0o777)
+    (path / "state.db").chmod(0o666)
+    return path
+
+
+@by_root
+@pytest.mark.parametrize("what", ["the root", "the folder", "the file"])
+def test_a_ledger_that_may_not_be_written_is_denied_and_nothing_is_removed(home, shared, what):
+    root = shared / "state"
+    root.mkdir(mode=0o700)
+    if what != "the root":
+        with Ledger(StateFolder(home / "state.db", root=root)) as ledger:
+            ledger.add_batch("of root")
+        root.chmod(0o777)
+    if what == "the file":
+        for path in (root, *root.iterdir()):
+            shutil.chown(path, 65534)
+    before = state.dump(home)
+    came_to = _come_to(home, root, "nobody")
+    assert came_to["step"][0] == "Denied", came_to
+    assert str(root) in came_to["step"][1]
+    assert came_to["there"] is True
+    assert state.dump(home) == before
+
+
+@by_root
+def test_somebody_without_privileges_removes_with_a_ledger_of_his_own(home, shared):
+    root = shared / "state"
+    root.mkdir(mode=0o755)
+    shutil.chown(root, 65534)
+    came_to = _come_to(home, root, "nobody")
+    assert (came_to["read"], came_to["step"], came_to["there"]) == (0, 1, False)
+
+
+def test_trash_that_does_not_fit_removes_nothing_and_goes_on_with_room(home, tmp_path):
+    came_to = _come_to(home, tmp_path / "state", "limit")
+    assert came_to["step"][0] in ("StorageFull", "StorageError"), came_to
+    assert came_to["there"] is True
+    assert came_to["resumed"] == 0
+    assert came_to["left"] == [0, 0]
+    assert (came_to["again"], came_to["kept"]) == (1, 1)
+    assert state.damage(home) == []
+
+
+def _come_to(home, root, who):
+    with Process("ledger_guest", home, root, who) as guest:
+        came_to = json.loads(guest.hear())
+        guest.end()
+    return came_to

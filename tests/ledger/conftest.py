@@ -1,0 +1,74 @@
+"""What a test of the ledger has: a home of each kind, a clock that it sets, a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import SessionDB
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from tests.homes import hermes_database, own_database
+
+START = 1_800_000_000.0
+
+
+class Clock:
+    """A time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        """Return it."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["own", "hermes"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Both kinds of homes; a test of the ledger alone takes one."""
+    return str(request.param)
+
+
+@pytest.fixture
+def db(home_path: Path, kind: str) -> Iterator[SessionDB]:
+    """The database of a home with three sessions."""
+    path = home_path / "state.db"
+    own_database(path) if kind == "own" else hermes_database(path)
+    with SessionDB(path) as db:
+        for session in ("a", "b", "c"):
+            db.append_message(session, "user", f"said in {session}", create={"source": "cli"})
+        yield db
+
+
+@pytest.fixture
+def folder(home_path: Path) -> StateFolder:
+    if not (home_path / "state.db").exists():
+        own_database(home_path / "state.db")
+    return StateFolder(home_path / "state.db")
+
+
+@pytest.fixture
+def open_ledger(folder: StateFolder, clock: Clock) -> Iterator[Callable[..., Ledger]]:
+    """Opens a ledger of the home; all are closed at the end."""
+    opened: list[Ledger] = []
+
+    def open_one(**more: object) -> Ledger:
+        opened.append(Ledger(StateFolder(folder.db_path), clock=clock, **more))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_one
+    for ledger in opened:
+        ledger.close()
+
+
+@pytest.fixture
+def ledger(open_ledger: Callable[..., Ledger]) -> Ledger:
+    return open_ledger()

@@ -1,0 +1,290 @@
+"""Batches and their trash: listed, read piece by piece, kept for their time, emptied for good."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
+from session_core.ledger.batches import KEPT_S
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Emptied, Kept
+from session_core.ledger.shelf import new_step_id
+from tests.homes import connect
+from tests.ledger.conftest import START, Clock
+
+ROWS = [Kept("messages", {"id": n, "content": f"said {n}", "blob": b"\0\xff"}) for n in range(3)]
+
+
+def keep(ledger: Ledger, batch: str, kept: Iterable[Kept] = ROWS, **more: object) -> str:
+    """Do a step of a batch, without a home."""
+    step = new_step_id()
+    ledger.prepare(step, batch, kept, **more)  # type: ignore[arg-type]
+    ledger.done(step, {"of": step})
+    return step
+
+
+def much(seed: int = 1, count: int = 40) -> Iterable[Kept]:
+    """Return some megabytes that cannot be compressed."""
+    chance = random.Random(seed)
+    return (Kept("file", {"number": n, "bytes": chance.randbytes(100_000)}) for n in range(count))
+
+
+def test_a_batch_has_its_steps_in_order_and_they_their_trash(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    first = keep(ledger, batch, members=["a", "b"])
+    second = keep(ledger, batch, [])
+    third = keep(ledger, batch, much())
+    assert [step.id for step in ledger.steps(batch)] == [first, second, third]
+    assert [step.members for step in ledger.steps(batch)] == [("a", "b"), (), ()]
+    assert ledger.step(first).result == {"of": first}
+    assert list(ledger.trash(first)) == ROWS
+    assert list(ledger.trash(second)) == []
+    assert list(ledger.trash(third)) == list(much())
+    assert ledger.batch(batch).count == 4
+
+
+def test_trash_is_read_a_piece_at_a_time(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    step = keep(ledger, batch, much(), members=["a"])
+    assert ledger.step(step).chunks > 2
+    found = ledger.trash(step)
+    assert next(found).value["number"] == 0
+    ledger.add_batch("written meanwhile")
+    assert next(found).value["number"] == 1
+
+
+def test_the_bytes_of_the_trash_are_counted(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    keep(ledger, batch, much())
+    keep(ledger, ledger.add_batch("sessions_edit").id)
+    assert 4_000_000 < ledger.batch(batch).bytes < 6_000_000
+    assert ledger.batch(batch).bytes < ledger.bytes_used() < 6_000_000
+
+
+def test_batches_are_listed_newest_first_and_paged(ledger: Ledger, clock: Clock) -> None:
+    made = []
+    for number in range(5):
+        clock.now = START - number
+        made.append(ledger.add_batch(f"change {number}").id)
+        keep(ledger, made[-1])
+    clock.now = START
+    seen, cursor = [], None
+    while True:
+        page = ledger.batches(2, cursor)
+        seen += [batch.id for batch in page.items]
+        assert len(page.items) <= 2
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == made[::-1]
+    assert [batch.id for batch in ledger.batches(5).items] == seen
+    assert ledger.batches(5).next_cursor is None
+
+
+def test_a_cursor_of_another_list_and_a_limit_of_none_are_refused(ledger: Ledger) -> None:
+    for _ in range(2):
+        keep(ledger, ledger.add_batch("sessions_edit").id)
+    cursor = ledger.batches(1).next_cursor
+    with pytest.raises(InvalidInput, match="another list"):
+        ledger.audited(1, cursor)
+    for ask in (ledger.batches, ledger.audited):
+        with pytest.raises(InvalidInput, match="cursor"):
+            ask(1, "nonsense")
+        with pytest.raises(InvalidInput, match="limit"):
+            ask(0)
+
+
+def test_what_changed_nothing_is_not_listed(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    ledger.prepare(new_step_id(), batch, ROWS)
+    assert ledger.batches().items == []
+    assert ledger.batch(batch).count == 0
+
+
+def test_an_unknown_batch_or_step_is_not_found(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    near = batch[:-1] + ("2" if batch[-1] != "2" else "3")
+    with pytest.raises(NotFound) as caught:
+        ledger.batch(near)
+    assert caught.value.nearest == (batch,)
+    for ask in (ledger.step, ledger.trash):
+        with pytest.raises(NotFound, match="s-nobody"):
+            ask("s-nobody")
+    with pytest.raises(NotFound):
+        ledger.prepare(new_step_id(), near, ROWS)
+    assert ledger.steps(near) == []
+
+
+def test_a_batch_cannot_be_undone_twice(ledger: Ledger, clock: Clock) -> None:
+    batch = ledger.add_batch("sessions_prune").id
+    steps = [keep(ledger, batch), keep(ledger, batch)]
+    undo = ledger.add_batch("sessions_restore").id
+    clock.now += 5
+    keep(ledger, undo, [], undoes=steps[1])
+    assert ledger.undoable(batch).undone_at is None
+    assert [step.undone_at for step in ledger.steps(batch)] == [None, clock.now]
+    keep(ledger, undo, [], undoes=steps[0])
+    assert ledger.batch(batch).undone_at == clock.now
+    with pytest.raises(Conflict, match="undone already"):
+        ledger.undoable(batch)
+    with pytest.raises(Conflict, match="undone"):
+        keep(ledger, undo, [], undoes=steps[0])
+
+
+def test_two_cannot_undo_the_same_step_at_once(ledger: Ledger) -> None:
+    step = keep(ledger, ledger.add_batch("sessions_prune").id)
+    first, second = new_step_id(), new_step_id()
+    batch = ledger.add_batch("sessions_restore").id
+    ledger.prepare(first, batch, [], undoes=step)
+    with pytest.raises(Conflict, match="somebody else"):
+        ledger.prepare(second, batch, [], undoes=step)
+    ledger.give_up(first)
+    ledger.prepare(second, batch, [], undoes=step)
+
+
+def test_a_batch_that_is_undone_in_part_takes_no_more_steps(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_prune").id
+    steps = [keep(ledger, batch), keep(ledger, batch)]
+    keep(ledger, ledger.add_batch("sessions_restore").id, [], undoes=steps[1])
+    with pytest.raises(Conflict, match="begin another"):
+        keep(ledger, batch)
+
+
+def test_a_step_that_was_not_done_cannot_be_undone(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_prune").id
+    step = new_step_id()
+    ledger.prepare(step, batch, ROWS)
+    with pytest.raises(Conflict):
+        keep(ledger, batch, undoes=step)
+
+
+def test_trash_expires_after_thirty_days(ledger: Ledger, clock: Clock) -> None:
+    batch = ledger.add_batch("sessions_prune").id
+    step = keep(ledger, batch)
+    clock.now = START + KEPT_S - 1
+    assert ledger.empty() == Emptied(0, 0)
+    assert ledger.undoable(batch).expires_at == START + KEPT_S
+    clock.now = START + KEPT_S
+    assert ledger.batches().items == []
+    with pytest.raises(Conflict, match="gone"):
+        ledger.undoable(batch)
+    assert list(ledger.trash(step)) == ROWS
+    emptied = ledger.empty()
+    assert (emptied.batches, emptied.bytes > 0) == (1, True)
+    with pytest.raises(Conflict, match="gone"):
+        ledger.trash(step)
+    assert ledger.batch(batch).emptied_at == clock.now
+    assert ledger.empty() == Emptied(0, 0)
+
+
+def test_trash_of_an_age_is_emptied_on_purpose(ledger: Ledger, clock: Clock) -> None:
+    old = ledger.add_batch("old").id
+    keep(ledger, old)
+    clock.now += 100
+    new = ledger.add_batch("new").id
+    keep(ledger, new)
+    assert ledger.empty(100).batches == 1
+    assert [batch.id for batch in ledger.batches().items] == [new]
+    assert ledger.empty(0).batches == 1
+    assert ledger.bytes_used() == 0
+    for age in (-1, float("nan"), float("inf")):
+        with pytest.raises(InvalidInput, match="older_than_s"):
+            ledger.empty(age)
+
+
+def test_what_is_under_way_is_not_emptied(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_prune").id
+    keep(ledger, batch)
+    step = new_step_id()
+    ledger.prepare(step, batch, ROWS)
+    assert ledger.empty(0) == Emptied(0, 0)
+    ledger.give_up(step)
+    assert ledger.empty(0).batches == 1
+    with pytest.raises(Conflict, match="emptied"):
+        keep(ledger, batch)
+
+
+def test_an_emptied_trash_gives_its_room_back(ledger: Ledger, folder: StateFolder) -> None:
+    keep(ledger, ledger.add_batch("sessions_prune").id, much(count=80))
+    made = folder.find()
+    assert made is not None
+    assert sum(file.stat().st_size for file in made.iterdir()) > 8_000_000
+    ledger.empty(0)
+    assert sum(file.stat().st_size for file in made.iterdir()) < 400_000
+
+
+def test_writing_much_leaves_no_long_log(ledger: Ledger, folder: StateFolder) -> None:
+    keep(ledger, ledger.add_batch("sessions_prune").id, much(count=160))
+    made = folder.find()
+    assert made is not None
+    assert (made / "ledger.db-wal").stat().st_size < 8_000_000
+
+
+def test_a_trash_that_is_not_whole_is_said(ledger: Ledger, folder: StateFolder) -> None:
+    step = keep(ledger, ledger.add_batch("sessions_prune").id, much())
+    made = folder.find()
+    assert made is not None
+    with connect(made / "ledger.db") as connection:
+        connection.execute("DELETE FROM trash WHERE position = 2")
+    with pytest.raises(Corrupt, match=step):
+        list(ledger.trash(step))
+
+
+# -- trash on another disk ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """A folder that stands for a disk."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    return path
+
+
+def test_trash_goes_to_another_disk_and_is_found_there_by_anybody(
+    open_ledger: Callable[..., Ledger], disk: Path, folder: StateFolder
+) -> None:
+    aside = open_ledger(trash_dir=disk)
+    batch = aside.add_batch("sessions_prune").id
+    steps = [keep(aside, batch, much()), keep(aside, batch)]
+    here = folder.find()
+    assert here is not None
+    assert sum(file.stat().st_size for file in here.iterdir()) < 400_000
+    assert sum(file.stat().st_size for file in disk.iterdir()) > 4_000_000
+    assert {file.stat().st_mode & 0o777 for file in disk.iterdir()} == {0o600}
+    ledger = open_ledger()
+    assert list(ledger.trash(steps[0])) == list(much())
+    assert list(ledger.trash(steps[1])) == ROWS
+    assert 4_000_000 < ledger.empty(0).bytes < 6_000_000
+    assert sum(file.stat().st_size for file in disk.iterdir()) < 400_000
+
+
+def test_a_disk_that_is_not_mounted_is_named_and_nothing_is_begun(
+    open_ledger: Callable[..., Ledger], disk: Path
+) -> None:
+    ledger = open_ledger(trash_dir=disk / "not there")
+    batch = ledger.add_batch("sessions_prune").id
+    with pytest.raises(NotFound, match="mount its disk"):
+        keep(ledger, batch)
+    assert ledger.batches().items == []
+    assert not (disk / "not there").exists()
+
+
+def test_a_disk_that_is_gone_for_a_while_loses_nothing(
+    open_ledger: Callable[..., Ledger], disk: Path
+) -> None:
+    ledger = open_ledger(trash_dir=disk)
+    step = keep(ledger, ledger.add_batch("sessions_prune").id)
+    away = disk.rename(disk.with_name("away"))
+    again = open_ledger()
+    with pytest.raises(NotFound, match="mount its disk"):
+        list(again.trash(step))
+    assert again.empty(0) == Emptied(1, 0)
+    away.rename(disk)
+    assert again.empty().bytes > 0
+    assert again.bytes_used() == 0

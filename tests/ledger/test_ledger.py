@@ -1,0 +1,273 @@
+"""The ledger as a file: made when written, whole, refused where it is not ours, used by many."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from session_core import driver
+from session_core.errors import Corrupt, InvalidInput, SessionError, Unsupported
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Audited, Kept, Member
+from session_core.ledger.shelf import new_step_id
+from tests.homes import connect
+from tests.ledger.conftest import Clock
+
+ROOT = Path(__file__).parents[2]
+
+WRITER = """
+import json, sys
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Kept, Member
+from session_core.ledger.shelf import new_step_id
+
+with Ledger(StateFolder(sys.argv[1])) as ledger:
+    sys.stdin.readline()
+    batch = ledger.add_batch("theirs").id
+    for number in range(20):
+        ledger.prepare(step := new_step_id(), batch, [Kept("row", number)], members=[str(number)])
+        ledger.done(step, number)
+        ledger.audit("theirs", "sessions_prune", None, {"number": number})
+    print(json.dumps([batch, ledger.batch(batch).count]))
+"""
+
+
+def path_of(folder: StateFolder) -> Path:
+    return folder.make() / "ledger.db"
+
+
+def test_it_is_made_with_the_first_write_and_is_its_owners_alone(
+    ledger: Ledger, folder: StateFolder
+) -> None:
+    ledger.audited()
+    assert folder.find() is None
+    ledger.audit("a client", "sessions_edit", None, {})
+    files = list(path_of(folder).parent.glob("ledger.db*"))
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    with connect(path_of(folder)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (1,)
+
+
+def test_what_was_written_is_there_when_it_is_opened_again(
+    ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
+) -> None:
+    ledger.audit("claude-code", "sessions_prune", "p-abc", {"removed": 3})
+    clock.now += 1
+    ledger.audit("cli", "sessions_edit", None, {})
+    ledger.close()
+    lines = open_ledger().audited().items
+    assert lines == [
+        Audited(clock.now, "cli", "sessions_edit", None, {}),
+        Audited(clock.now - 1, "claude-code", "sessions_prune", "p-abc", {"removed": 3}),
+    ]
+
+
+def test_a_plan_is_noted_once_whoever_takes_it_up(ledger: Ledger) -> None:
+    for _ in range(2):
+        ledger.audit("cli", "compress a", "p-abc", {"rows": 3})
+    ledger.audit("cli", "compress b", "p-abc", {"rows": 4})
+    assert [line.what for line in ledger.audited().items] == ["compress b", "compress a"]
+
+
+def test_the_audit_log_is_paged(ledger: Ledger) -> None:
+    for number in range(5):
+        ledger.audit("cli", "sessions_edit", None, {"number": number})
+    page = ledger.audited(3)
+    rest = ledger.audited(3, page.next_cursor)
+    assert [line.counts["number"] for line in [*page.items, *rest.items]] == [4, 3, 2, 1, 0]
+    assert rest.next_cursor is None
+
+
+def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
+    ledger.close()
+    for ask in (ledger.batches, lambda: ledger.add_batch("x")):
+        with pytest.raises(InvalidInput, match="closed"):
+            ask()
+
+
+@pytest.mark.parametrize("harm", ["noise", "header", "middle"])
+def test_a_damaged_file_is_corrupt_and_says_what_to_do(
+    open_ledger: Callable[..., Ledger], folder: StateFolder, harm: str
+) -> None:
+    with open_ledger() as ledger:
+        handle = ledger.add_plan("sessions", [Member(str(n)) for n in range(2000)], None).handle
+    path = path_of(folder)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        if harm == "noise":
+            file.write(b"no database " * (size // 12))
+        else:
+            file.seek(24 if harm == "header" else 4096)
+            file.write(b"\xa5" * (64 if harm == "header" else size - 8192))
+    for ask in (lambda: open_ledger().plan(handle), lambda: open_ledger().begin(handle)):
+        with pytest.raises(Corrupt, match="move it away, and another is made") as caught:
+            ask()
+        assert str(path) in str(caught.value)
+    path.rename(path.with_name("put away"))
+    assert open_ledger().add_batch("works again")
+
+
+def test_a_database_of_somebody_else_is_no_ledger(
+    open_ledger: Callable[..., Ledger], folder: StateFolder
+) -> None:
+    with connect(path_of(folder), mode="rwc") as connection:
+        connection.execute("CREATE TABLE plans (mine)")
+    for ask in (lambda: open_ledger().batches(), lambda: open_ledger().add_batch("x")):
+        with pytest.raises(Corrupt, match="no ledger"):
+            ask()
+
+
+def test_a_newer_schema_is_unsupported_and_left_alone(
+    open_ledger: Callable[..., Ledger], folder: StateFolder
+) -> None:
+    ledger = open_ledger()
+    ledger.add_batch("before")
+    with connect(path_of(folder)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+        before = _content(connection)
+        asks: list[Callable[[], object]] = [
+            open_ledger().batches,
+            ledger.batches,
+            lambda: open_ledger().add_batch("x"),
+            lambda: ledger.add_batch("x"),
+        ]
+        for ask in asks:
+            with pytest.raises(Unsupported, match="update it"):
+                ask()
+        assert _content(connection) == before
+
+
+def _content(connection: driver.Connection) -> list[object]:
+    asks = ("SELECT * FROM sqlite_master", "SELECT * FROM batches", "PRAGMA user_version")
+    return [connection.execute(ask).fetchall() for ask in asks]
+
+
+def test_a_making_that_was_cut_short_is_finished_by_the_next_write(
+    open_ledger: Callable[..., Ledger], folder: StateFolder
+) -> None:
+    for sql in (None, "PRAGMA user_version = 0"):
+        path = path_of(folder)
+        path.unlink(missing_ok=True)
+        path.touch()
+        if sql:
+            with connect(path) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+        assert open_ledger().batches().items == []
+        ledger = open_ledger()
+        assert ledger.batch(ledger.add_batch("x").id).what == "x"
+        ledger.close()
+
+
+def test_a_folder_that_was_removed_meanwhile_is_made_again(
+    ledger: Ledger, folder: StateFolder
+) -> None:
+    ledger.add_batch("lost with its folder")
+    made = path_of(folder).parent
+    for file in made.iterdir():
+        file.unlink()
+    made.rmdir()
+    assert ledger.batches().items == []
+    batch = ledger.add_batch("kept").id
+    assert ledger.batch(batch).what == "kept"
+    with connect(path_of(folder)) as connection:
+        assert connection.execute("SELECT what FROM batches").fetchall() == [("kept",)]
+
+
+def test_threads_share_a_ledger(ledger: Ledger) -> None:
+    plan = ledger.add_plan("sessions", [Member(str(number)) for number in range(40)], None)
+    batch = ledger.begin(plan.handle).id
+    barrier = threading.Barrier(4)
+
+    def work(first: int) -> None:
+        barrier.wait(20)
+        for number in range(first, 40, 4):
+            step = new_step_id()
+            ledger.prepare(step, batch, [Kept("row", number)], members=[str(number)])
+            assert [kept.value for kept in ledger.trash(step)] == [number]
+            ledger.done(step, number)
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(work, first) for first in range(4)]:
+            future.result()
+    assert ledger.plan(plan.handle).remaining == ()
+    assert sorted(step.result for step in ledger.steps(batch)) == list(range(40))
+
+
+def test_of_many_who_want_a_member_one_has_it(
+    open_ledger: Callable[..., Ledger], ledger: Ledger
+) -> None:
+    batch = ledger.begin(ledger.add_plan("sessions", [Member("a")], None).handle).id
+    ledgers = [open_ledger() for _ in range(6)]
+    barrier = threading.Barrier(6)
+
+    def claim(one: Ledger) -> bool:
+        barrier.wait(20)
+        try:
+            one.prepare(new_step_id(), batch, [], members=["a"])
+        except SessionError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sum(pool.map(claim, ledgers)) == 1
+
+
+def test_processes_share_a_ledger(folder: StateFolder) -> None:
+    command = [sys.executable, "-c", WRITER, str(folder.db_path)]
+    running = [
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    found = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    assert [count for _, count in found] == [20, 20]
+    with Ledger(StateFolder(folder.db_path)) as ledger:
+        assert {batch.id for batch in ledger.batches().items} == {batch for batch, _ in found}
+        assert len(ledger.audited(100).items) == 40
+        assert ledger.unsettled() == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_ledger_is_not_used_across_a_fork(ledger: Ledger) -> None:
+    batch = ledger.add_batch("x").id
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            ledger.batch(batch)
+        except Unsupported:
+            os.write(write, b"refused")
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as said:
+        assert said.read() == b"refused"
+    os.waitpid(child, 0)
+    assert ledger.batch(batch).what == "x"
+
+
+def test_it_is_opened_by_the_driver_that_was_chosen_and_synced_at_every_commit(
+    ledger: Ledger,
+) -> None:
+    ledger.add_batch("x")
+    handle = ledger._file._handle
+    assert handle is not None
+    assert isinstance(handle.connection, driver.library().Connection)
+    assert handle.value("PRAGMA synchronous") == 2
+    assert handle.value("PRAGMA wal_autocheckpoint") == 0

@@ -1,0 +1,94 @@
+"""Trash as bytes: what goes in comes out, whatever it is, and damage is noticed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_core.errors import Corrupt
+from session_core.ledger.packing import PIECE_BYTES, pack, unpack
+from session_core.ledger.records import Kept
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.sampled_from(["$bytes", "$", "\ud800", "\x00json:[]"]),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text() | st.sampled_from(["$bytes", "$$bytes", "$"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.builds(Kept, st.text(), VALUES), max_size=6))
+def test_what_is_kept_comes_back_as_it_was(kept: list[Kept]) -> None:
+    found = list(unpack(list(pack(kept))))
+    assert found == kept
+    assert repr(found) == repr(kept)
+
+
+@pytest.mark.parametrize("at", [50_000, 300_001, 650_002])
+def test_what_is_damaged_is_never_returned(at: int) -> None:
+    kept = [Kept("row", random.Random(number).randbytes(100_000)) for number in range(24)]
+    first, *rest = pack(kept)
+    damaged = first[:at] + bytes([first[at] ^ 255]) + first[at + 1 :]
+    found: list[Kept] = []
+    with pytest.raises(Corrupt):
+        found.extend(unpack([damaged, *rest]))
+    assert found == kept[: len(found)]
+
+
+def test_nothing_has_no_pieces() -> None:
+    assert list(pack([])) == []
+    assert list(unpack([])) == []
+
+
+def test_much_comes_in_pieces_and_one_by_one() -> None:
+    noise = random.Random(1)
+    seen: list[int] = []
+
+    def kept() -> Any:
+        for number in range(64):
+            seen.append(number)
+            yield Kept("file", {"number": number, "bytes": noise.randbytes(100_000)})
+
+    pieces = pack(kept())
+    first = next(pieces)
+    assert len(first) == PIECE_BYTES
+    assert len(seen) < 20
+    found = unpack([first, *pieces])
+    assert [one.value["number"] for one in found] == list(range(64))
+
+
+def test_one_thing_may_be_larger_than_a_piece() -> None:
+    large = [
+        Kept("row", {"text": random.Random(2).randbytes(5 << 20)}),
+        Kept("row", "x" * (9 << 20)),
+    ]
+    pieces = list(pack(large))
+    assert all(len(piece) <= PIECE_BYTES for piece in pieces[:-1])
+    assert list(unpack(pieces)) == large
+
+
+@pytest.mark.parametrize("harm", ["cut", "missing", "flipped", "foreign"])
+def test_damage_is_said(harm: str) -> None:
+    pieces = list(pack(Kept("row", random.Random(n).randbytes(300_000)) for n in range(9)))
+    if harm == "cut":
+        pieces[-1] = pieces[-1][:-4]
+    elif harm == "missing":
+        del pieces[1]
+    elif harm == "flipped":
+        pieces[1] = pieces[1][:500] + bytes([pieces[1][500] ^ 255]) + pieces[1][501:]
+    else:
+        pieces = [b"something else"]
+    with pytest.raises(Corrupt, match="damaged"):
+        list(unpack(pieces))

@@ -1,0 +1,498 @@
+"""A step: its trash is durable before the home changes, and it is done once or never."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import GatewayConfig, SessionDB, SessionSource, SessionStore, StateDatabase
+from session_core.errors import Changed, Conflict, InvalidInput, StorageFull, Unsupported
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Kept, Member
+from session_core.ledger.steps import MARK, clear_marks, resume, run_step
+from tests.homes import connect, own_database
+from tests.ledger.conftest import Clock
+from tests.ledger.worker import STAGES, keep
+
+ROOT = Path(__file__).parents[2]
+
+
+def remove(db: StateDatabase) -> dict[str, int]:
+    return {"removed": db.delete_sessions(["a"])}
+
+
+def begin(ledger: Ledger) -> str:
+    """Begin to apply a plan with the three sessions of the home."""
+    plan = ledger.add_plan("sessions", [Member(name) for name in "abc"], None)
+    return ledger.begin(plan.handle).id
+
+
+def plan_of(ledger: Ledger, batch: str) -> Any:
+    return ledger.plan(ledger.batch(batch).plan or "")
+
+
+def marks(db: SessionDB) -> list[str]:
+    with connect(db.path) as connection:
+        sql = "SELECT key FROM state_meta WHERE key LIKE ? ORDER BY key"
+        return [key for (key,) in connection.execute(sql, (MARK + "%",))]
+
+
+def is_there(db: StateDatabase) -> bool:
+    return db.get_session("a") is not None
+
+
+def test_a_step_keeps_changes_and_answers(db: SessionDB, ledger: Ledger) -> None:
+    batch = begin(ledger)
+    kept = list(keep(db))
+    result = run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+    assert result == {"removed": 1}
+    assert not is_there(db)
+    (step,) = ledger.steps(batch)
+    assert (step.state, step.members, step.result) == ("done", ("a",), result)
+    assert list(ledger.trash(step.id)) == kept
+    assert [member.id for member in plan_of(ledger, batch).remaining] == ["b", "c"]
+
+
+def test_the_trash_is_durable_before_the_change_begins(
+    db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
+) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    seen: list[object] = []
+
+    def change(db: StateDatabase) -> None:
+        (step,) = open_ledger().unsettled()
+        seen.extend([step.state, list(open_ledger().trash(step.id)), is_there(db)])
+
+    kept = list(keep(db))
+    run_step(db, ledger, batch, before=keep, change=change)
+    assert seen == ["prepared", kept, True]
+
+
+def test_the_mark_of_a_step_goes_with_the_next_one_or_at_the_end(
+    db: SessionDB, ledger: Ledger
+) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    for number in range(3):
+        run_step(db, ledger, batch, before=keep, change=lambda _, n=number: n)
+        assert marks(db) == [MARK + ledger.steps(batch)[-1].id]
+    assert [step.result for step in ledger.steps(batch)] == [0, 1, 2]
+    clear_marks(db, ledger)
+    assert marks(db) == []
+    assert ledger.marks() == []
+
+
+def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> None:
+    batch = begin(ledger)
+
+    def change(db: StateDatabase) -> None:
+        db.delete_sessions(["a"])
+        raise Changed("session a was written to")
+
+    with pytest.raises(Changed, match="written to"):
+        run_step(db, ledger, batch, before=keep, change=change, members=["a"])
+    assert is_there(db)
+    assert marks(db) == []
+    assert ledger.steps(batch) == ledger.unsettled() == []
+    assert ledger.bytes_used() == 0
+    member = plan_of(ledger, batch).members[0]
+    assert (member.step, member.skipped) == (None, "session a was written to")
+
+
+@pytest.mark.parametrize("error", [ValueError("a fault"), KeyboardInterrupt(), StorageFull("full")])
+def test_a_change_that_fails_leaves_nothing_and_may_be_tried_again(
+    db: SessionDB, ledger: Ledger, error: BaseException
+) -> None:
+    batch = begin(ledger)
+
+    def change(db: StateDatabase) -> None:
+        db.delete_sessions(["a"])
+        raise error
+
+    with pytest.raises(type(error)):
+        run_step(db, ledger, batch, before=keep, change=change, members=["a"])
+    assert is_there(db)
+    assert (marks(db), ledger.unsettled(), ledger.bytes_used()) == ([], [], 0)
+    assert len(plan_of(ledger, batch).remaining) == 3
+    run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+    assert not is_there(db)
+
+
+def test_reading_that_fails_begins_nothing(db: SessionDB, ledger: Ledger) -> None:
+    batch = begin(ledger)
+
+    def before(db: StateDatabase) -> Iterator[Kept]:
+        yield from keep(db, large=True)
+        raise ValueError("unreadable")
+
+    with pytest.raises(ValueError, match="unreadable"):
+        run_step(db, ledger, batch, before=before, change=remove, members=["a"])
+    assert is_there(db)
+    assert (ledger.unsettled(), ledger.bytes_used()) == ([], 0)
+    assert len(plan_of(ledger, batch).remaining) == 3
+
+
+def test_a_result_that_is_no_json_changes_nothing(db: SessionDB, ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    with pytest.raises(InvalidInput, match="JSON"):
+        run_step(db, ledger, batch, before=keep, change=lambda _: {1, 2})
+    assert ledger.unsettled() == []
+
+
+def test_a_step_is_a_transaction_of_its_own(db: SessionDB, ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    with db.transaction(), pytest.raises(InvalidInput, match="of its own"):
+        run_step(db, ledger, batch, before=keep, change=remove)
+    assert is_there(db)
+
+
+@pytest.mark.parametrize("kind", ["hermes"], indirect=True)
+def test_a_home_without_a_table_for_marks_takes_no_steps(db: SessionDB, ledger: Ledger) -> None:
+    batch = begin(ledger)
+    with connect(db.path) as connection:
+        connection.execute("DROP TABLE state_meta")
+    with pytest.raises(Unsupported, match="state_meta"):
+        run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+    assert is_there(db)
+    assert ledger.unsettled() == []
+    assert resume(db, ledger) == []
+
+
+def test_steps_of_two_threads_are_done_one_after_another(db: SessionDB, ledger: Ledger) -> None:
+    batch = begin(ledger)
+    barrier = threading.Barrier(3)
+
+    def work(name: str) -> int:
+        barrier.wait(20)
+        return run_step(
+            db,
+            ledger,
+            batch,
+            before=lambda db: [Kept("sessions", db.get_session(name))],
+            change=lambda db: db.delete_sessions([name]),
+            members=[name],
+        )
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(work, "abc")) == [1, 1, 1]
+    assert ledger.batch(batch).count == 3
+    assert plan_of(ledger, batch).remaining == ()
+
+
+# -- a transaction of the caller's -------------------------------------------------------------
+
+
+def test_a_route_and_its_session_are_one_step(
+    db: SessionDB, ledger: Ledger, home_path: Path
+) -> None:
+    source = SessionSource("telegram", "7", user_id="u")
+    with SessionStore(home_path / "sessions", config=GatewayConfig(), db=db) as store:
+        entry = store.get_or_create_session(source)
+        old = entry.session_id
+        db.append_message(old, "user", "hello", create=store.session_fields(entry))
+        batch = ledger.add_batch("sessions_compress").id
+
+        def rotate(db: StateDatabase, *, fail: bool) -> str:
+            db.end_session(old, "compression")
+            db.create_session("child", "telegram", parent_session_id=old)
+            db.append_message("child", "user", "in short: hello")
+            store.follow(entry.session_key, old, "child")
+            if fail:
+                raise Changed("said meanwhile")
+            return "child"
+
+        def run(*, fail: bool) -> str:
+            return run_step(
+                db,
+                ledger,
+                batch,
+                before=lambda db: [Kept("sessions", db.get_session(old))],
+                change=lambda db: rotate(db, fail=fail),
+                within=lambda: store.together(entry.session_key),
+            )
+
+        with pytest.raises(Changed):
+            run(fail=True)
+        assert (db.get_session("child"), store.get(entry.session_key).session_id) == (None, old)
+        assert run(fail=False) == "child"
+        assert store.get(entry.session_key).session_id == "child"
+    assert len(ledger.steps(batch)) == 1
+
+
+def test_what_fails_after_the_commit_leaves_the_step_done(
+    db: SessionDB, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = begin(ledger)
+
+    @contextmanager
+    def within() -> Iterator[None]:
+        with db.transaction():
+            yield
+        raise OSError("the mirror cannot be written")
+
+    result = run_step(db, ledger, batch, before=keep, change=remove, members=["a"], within=within)
+    assert result == {"removed": 1}
+    assert "mirror" in caplog.text
+    assert not is_there(db)
+    assert [step.result for step in ledger.steps(batch)] == [result]
+    assert ledger.unsettled() == []
+
+
+def test_a_step_that_was_interrupted_after_the_commit_is_done(
+    db: SessionDB, ledger: Ledger
+) -> None:
+    batch = begin(ledger)
+
+    @contextmanager
+    def within() -> Iterator[None]:
+        with db.transaction():
+            yield
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_step(db, ledger, batch, before=keep, change=remove, members=["a"], within=within)
+    assert [step.result for step in ledger.steps(batch)] == [{"removed": 1}]
+
+
+class FullLedger(Ledger):
+    """A ledger for which there is no room once the home has changed."""
+
+    is_full = True
+
+    def done(self, step_id: str, result: Any, *, cleared: Any = ()) -> None:
+        """Note that a step was done, where there is room."""
+        if self.is_full:
+            raise StorageFull("no room left for the ledger")
+        super().done(step_id, result, cleared=cleared)
+
+
+def test_a_ledger_that_cannot_note_a_step_loses_it_neither_for_the_caller_nor_for_later(
+    db: SessionDB, folder: StateFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FullLedger(folder) as ledger:
+        batch = begin(ledger)
+        assert run_step(db, ledger, batch, before=keep, change=remove, members=["a"]) == {
+            "removed": 1
+        }
+        assert "no room left" in caplog.text
+        assert [step.state for step in ledger.unsettled()] == ["prepared"]
+        ledger.is_full = False
+        assert [step.result for step in resume(db, ledger)] == [{"removed": 1}]
+        assert marks(db) == []
+
+
+def test_marks_that_cannot_be_cleared_now_are_cleared_later(
+    db: SessionDB, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = begin(ledger)
+    run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+
+    def full(_: object) -> None:
+        raise StorageFull("no room left for the ledger")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "unmarked", full)
+        clear_marks(db, ledger)
+    assert len(ledger.marks()) == 1
+    clear_marks(db, ledger)
+    assert ledger.marks() == []
+
+
+# -- whose ledger ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[SessionDB]:
+    """The database of another home."""
+    path = tmp_path / "another" / "state.db"
+    path.parent.mkdir()
+    own_database(path)
+    with SessionDB(path) as db:
+        yield db
+
+
+def test_a_step_of_one_home_is_not_run_with_the_ledger_of_another(
+    db: SessionDB, ledger: Ledger, another: SessionDB
+) -> None:
+    batch = begin(ledger)
+    with pytest.raises(InvalidInput, match="another home"):
+        run_step(another, ledger, batch, before=keep, change=remove)
+    assert ledger.unsettled() == []
+
+
+def test_steps_of_one_home_are_not_decided_by_another(
+    db: SessionDB, ledger: Ledger, another: SessionDB
+) -> None:
+    batch = begin(ledger)
+    kill(db, batch, "committed")
+    with pytest.raises(InvalidInput, match="another home"):
+        resume(another, ledger)
+    assert len(resume(db, ledger)) == 1
+
+
+def test_a_home_is_known_by_a_link_to_it(db: SessionDB, ledger: Ledger, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(db.path.parent)
+    with SessionDB(tmp_path / "link" / db.path.name) as linked:
+        assert resume(linked, ledger) == []
+
+
+# -- what a crash leaves -----------------------------------------------------------------------
+
+
+def kill(db: SessionDB, batch: str, stage: str) -> None:
+    """Run the step in a process of its own, and kill that at a stage."""
+    command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, stage]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_step_that_was_killed_was_done_or_never_was(
+    db: SessionDB, ledger: Ledger, stage: str
+) -> None:
+    batch = begin(ledger)
+    kept = list(keep(db))
+    kill(db, batch, stage)
+    was_done = stage in ("committed", "done")
+    assert is_there(db) is not was_done
+    found = resume(db, ledger)
+    assert len(found) == (stage == "committed")
+    assert is_there(db) is not was_done
+    assert ledger.unsettled() == []
+    if was_done:
+        (step,) = ledger.steps(batch)
+        assert (step.state, step.result) == ("done", {"removed": 1})
+        assert list(ledger.trash(step.id)) == kept
+        assert (len(plan_of(ledger, batch).remaining), marks(db)) == (2, [])
+    else:
+        assert (ledger.steps(batch), ledger.bytes_used()) == ([], 0)
+        run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+        assert not is_there(db)
+    assert resume(db, ledger) == []
+
+
+def test_a_step_that_a_living_process_runs_is_left_to_it(
+    db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
+) -> None:
+    batch = begin(ledger)
+    at_work, go_on = threading.Event(), threading.Event()
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            run_step, db, ledger, batch, before=keep, change=_slowly(at_work, go_on), members=["a"]
+        )
+        assert at_work.wait(20)
+        with SessionDB(db.path) as other:
+            assert resume(other, open_ledger()) == []
+        go_on.set()
+        assert running.result(20) == {"removed": 1}
+    assert len(ledger.steps(batch)) == 1
+
+
+def test_a_step_that_another_living_process_runs_is_left_to_it(
+    db: SessionDB, ledger: Ledger
+) -> None:
+    batch = begin(ledger)
+    command = [sys.executable, "-m", "tests.ledger.worker", str(db.path), batch, "writing"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        assert resume(db, ledger) == []
+        assert [step.state for step in ledger.unsettled()] == ["writing"]
+        process.communicate("\n")
+    assert process.returncode == 0
+    assert [step.result for step in ledger.steps(batch)] == [{"removed": 1}]
+
+
+def _slowly(at_work: threading.Event, go_on: threading.Event) -> Callable[..., dict[str, int]]:
+    def change(db: StateDatabase) -> dict[str, int]:
+        found = remove(db)
+        at_work.set()
+        assert go_on.wait(20)
+        return found
+
+    return change
+
+
+def test_a_step_that_was_given_up_is_not_done_by_a_process_that_wakes(
+    db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
+) -> None:
+    batch = begin(ledger)
+    other = open_ledger()
+
+    @contextmanager
+    def asleep() -> Iterator[None]:
+        (step,) = other.unsettled()
+        with connect(other._make()) as connection:
+            connection.execute("UPDATE steps SET pid = 0")
+        assert resume(db, other) == []
+        assert marks(db) == [MARK + step.id]
+        with db.transaction():
+            yield
+
+    with pytest.raises(Conflict, match="given up"):
+        run_step(db, ledger, batch, before=keep, change=remove, members=["a"], within=asleep)
+    assert is_there(db)
+    assert ledger.steps(batch) == []
+    assert len(plan_of(ledger, batch).remaining) == 3
+    assert len(marks(db)) == 1
+    clock.now += 86_401
+    clear_marks(db, ledger)
+    assert (marks(db), ledger.unsettled(), ledger.marks()) == ([], [], [])
+
+
+def test_a_process_that_sleeps_while_it_writes_its_trash_is_refused_as_well(
+    db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
+) -> None:
+    batch = begin(ledger)
+    other = open_ledger()
+
+    def before(db: StateDatabase) -> Iterator[Kept]:
+        yield from keep(db, large=True)
+        with connect(other._make()) as connection:
+            connection.execute("UPDATE steps SET pid = 0")
+        assert resume(db, other) == []
+        yield from keep(db)
+
+    with pytest.raises(Conflict, match="given up"):
+        run_step(db, ledger, batch, before=before, change=remove, members=["a"])
+    assert is_there(db)
+    with connect(ledger._make()) as connection:
+        assert connection.execute("SELECT count(*) FROM trash").fetchone() == (0,)
+
+
+def test_a_step_is_undone_by_a_step_once(db: SessionDB, ledger: Ledger) -> None:
+    batch = begin(ledger)
+    run_step(db, ledger, batch, before=keep, change=remove, members=["a"])
+    (step,) = ledger.steps(batch)
+    undo = ledger.add_batch("sessions_restore").id
+
+    def restore(db: StateDatabase) -> int:
+        rows = [kept.value for kept in ledger.trash(step.id) if kept.what == "messages"]
+        db.append_messages("a", rows, create={"source": "cli"})
+        return len(rows)
+
+    def run() -> int:
+        return run_step(db, ledger, undo, before=lambda _: [], change=restore, undoes=step.id)
+
+    assert run() == 1
+    assert is_there(db)
+    assert ledger.batch(batch).undone_at is not None
+    with pytest.raises(Conflict, match="undone"):
+        run()
+    assert len(db.get_messages("a")) == 1

@@ -1,0 +1,64 @@
+"""A process that runs a step and stops in the middle, to be killed there.
+
+`python -m tests.ledger.worker DATABASE BATCH STAGE`: says `there` once it is at the stage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from session_core import SessionDB, StateDatabase
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Kept
+from session_core.ledger.steps import run_step
+
+STAGES = ("before", "writing", "prepared", "changed", "committed", "done")
+
+
+def main(path: Path, batch: str, stage: str) -> None:
+    """Delete a session in a step, and stop at a stage of it."""
+
+    def stop(at: str) -> None:
+        if at == stage:
+            print("there", flush=True)
+            sys.stdin.readline()
+
+    def before(db: StateDatabase) -> Iterator[Kept]:
+        stop("before")
+        yield from keep(db, large=stage == "writing")
+        stop("writing")
+
+    def change(db: StateDatabase) -> dict[str, int]:
+        stop("prepared")
+        found = {"removed": db.delete_sessions(["a"])}
+        stop("changed")
+        return found
+
+    with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
+
+        @contextmanager
+        def within() -> Iterator[None]:
+            with db.transaction():
+                yield
+            stop("committed")
+
+        run_step(db, ledger, batch, before=before, change=change, members=["a"], within=within)
+        stop("done")
+
+
+def keep(db: StateDatabase, *, large: bool = False) -> Iterator[Kept]:
+    """Return the session that is deleted, and if asked for more than one piece of it."""
+    yield Kept("sessions", dict(db.get_session("a") or {}))
+    for row in db.get_messages("a"):
+        yield Kept("messages", dict(row))
+    if large:
+        yield Kept("file", os.urandom(5 << 20))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
