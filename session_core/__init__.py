@@ -1,9 +1,10 @@
 """The session core: an agent's sessions, read and changed without losing any.
 
-The settings come from `session_core.settings` when they are first asked for, since reading them
-needs a validator that nothing else here does.
+Settings and compression are imported when they are first asked for, since who only wants to read a
+session should not pay for them.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from session_core.context import (
@@ -18,6 +19,7 @@ from session_core.driver import choose as choose_sqlite
 from session_core.driver import describe as describe_sqlite
 from session_core.errors import (
     Busy,
+    Changed,
     Conflict,
     Corrupt,
     Denied,
@@ -65,16 +67,36 @@ from session_core.state.contract import StateDatabase
 from session_core.state.sqlite.db import SessionDB
 
 if TYPE_CHECKING:
+    from session_core.compression.async_compressor import AsyncCompressor
+    from session_core.compression.boundaries import Limits
+    from session_core.compression.compressor import Compressor
+    from session_core.compression.records import (
+        Brief,
+        Compressed,
+        NotCompressed,
+        Planned,
+        Request,
+        Undone,
+        UndoPlanned,
+    )
+    from session_core.compression.retention import Retention
+    from session_core.ledger.folder import StateFolder
+    from session_core.ledger.ledger import Ledger
     from session_core.settings import GatewayConfig, SessionResetPolicy
 
 __all__ = [
     "AgentCache",
     "Appended",
     "AppendedMany",
+    "AsyncCompressor",
     "AsyncSessionDB",
     "AsyncSessionStore",
+    "Brief",
     "Busy",
+    "Changed",
     "Changes",
+    "Compressed",
+    "Compressor",
     "Conflict",
     "Corrupt",
     "Denied",
@@ -90,11 +112,17 @@ __all__ = [
     "Hooks",
     "InvalidInput",
     "Lease",
+    "Ledger",
+    "Limits",
     "MessageRow",
+    "NotCompressed",
     "NotFound",
     "Page",
+    "Planned",
     "Platform",
     "Reply",
+    "Request",
+    "Retention",
     "Revision",
     "Rewound",
     "Run",
@@ -111,9 +139,12 @@ __all__ = [
     "SessionSummary",
     "Sizes",
     "StateDatabase",
+    "StateFolder",
     "StorageError",
     "StorageFull",
     "TitleTaken",
+    "UndoPlanned",
+    "Undone",
     "Unsupported",
     "Window",
     "build_session_key",
@@ -134,9 +165,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in {"GatewayConfig", "SessionResetPolicy"}:
-        from session_core import settings  # noqa: PLC0415 -- see above
+_LATER = {
+    **dict.fromkeys(("GatewayConfig", "SessionResetPolicy"), "settings"),
+    **dict.fromkeys(("Brief", "Compressed", "NotCompressed", "Planned"), "compression.records"),
+    **dict.fromkeys(("Request", "Undone", "UndoPlanned"), "compression.records"),
+    "AsyncCompressor": "compression.async_compressor",
+    "Compressor": "compression.compressor",
+    "Ledger": "ledger.ledger",
+    "Limits": "compression.boundaries",
+    "Retention": "compression.retention",
+    "StateFolder": "ledger.folder",
+}
 
-        return getattr(settings, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"session_core.{_LATER[name]}"), name)

@@ -20,10 +20,13 @@ from pathlib import Path
 
 from session_core import driver
 from session_core.errors import Unsupported
-from tests.bench import beside, build, rows, shapes
+from tests.bench import beside, build, retention, rows, shapes, working_sessions
 from tests.bench.text import Writer
 
-ROWS = ("list", "cold", "read", "search", "tokens", "questions", "append", "size", "routes")
+ROWS = (
+    *("list", "cold", "read", "search", "tokens", "questions"),
+    *("append", "size", "routes", "retention"),
+)
 ROUTES = {
     False: {
         "ours": dict.fromkeys((100, 1000, 10_000, 100_000), 1000),
@@ -107,13 +110,15 @@ class Bench:
         print(f"{missed} targets missed; took {time.perf_counter() - self._began:.0f} s")
 
     def _rows(self) -> Iterator[rows.Row]:
-        if set(self.names) - {"append", "routes"}:
+        if set(self.names) - {"append", "routes", "retention"}:
             for shape in shapes.SHAPES[self.quick]:
                 yield from self._shape_rows(shape)
         if "append" in self.names:
             yield from self._append_rows()
         if "routes" in self.names:
             yield from self._route_rows()
+        if "retention" in self.names:
+            yield from self._retention_rows()
 
     def _shape_rows(self, shape: shapes.Shape) -> Iterator[rows.Row]:
         hermes, own = (self._build(shape, kind) for kind in ("hermes", "own"))
@@ -204,6 +209,17 @@ class Bench:
             answers.append(run(home, job | {"count": count, "updates": updates}))
         shutil.rmtree(home, ignore_errors=True)
         return sorted(answers, key=lambda answer: float(answer["ms"]))[len(answers) // 2]
+
+    def _retention_rows(self) -> Iterator[rows.Row]:
+        home = self.folder / "retention"
+        home.mkdir(exist_ok=True)
+        for name, held_out in (("working", False), ("held out", True)):
+            count = 2 if self.quick else 20
+            chosen = list(working_sessions.sessions(count, held_out=held_out))
+            job = {"do": "fallback", "conversations": [session.zone for session in chosen]}
+            yield from retention.rows(name, chosen, beside.run_hermes(home, job))
+        yield retention.plan_row(home, chosen, 2000 if self.quick else 100_000)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _load() -> str:

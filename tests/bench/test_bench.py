@@ -61,6 +61,8 @@ def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
         "database size by content",
         "change a route of 1,000",
         "change a route, 1,000 by 100",
+        "facts kept of",
+        "plan 2,000 messages",
     ):
         assert what in done.stdout
 

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 from session_core.driver import Choice
+from tests.faults.compression import COMPRESSIONS
+from tests.faults.compression_sweep import CompressionSweep
 from tests.faults.mutations import MUTATIONS
 from tests.faults.points import FAULTS, commit
 from tests.faults.sweep import Outcome, Sweep
@@ -27,7 +29,7 @@ def main() -> int:
     print("| mutation | fault | points | outcome |\n|---|---|---|---|")
     outcomes = [
         outcome
-        for name in given.names or MUTATIONS
+        for name in given.names or MUTATIONS | COMPRESSIONS
         for outcome in _print(_run(name, library, every=given.all))
     ]
     _print(_totals(outcomes))
@@ -39,8 +41,9 @@ def main() -> int:
 
 
 def _run(name: str, library: Choice, *, every: bool) -> list[Outcome]:
-    with tempfile.TemporaryDirectory(prefix="faults_") as folder, Sweep(library) as sweep:
-        return sweep.run(MUTATIONS[name], Path(folder), every=every)
+    kind = CompressionSweep if name in COMPRESSIONS else Sweep
+    with tempfile.TemporaryDirectory(prefix="faults_") as folder, kind(library) as sweep:
+        return sweep.run((MUTATIONS | COMPRESSIONS)[name], Path(folder), every=every)
 
 
 def _totals(outcomes: list[Outcome]) -> list[Outcome]:

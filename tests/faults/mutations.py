@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from session_core.state.sqlite import index, writer
+from session_core.state.sqlite import index, log
 from session_core.state.sqlite.db import SessionDB
 
 NOW = 1_700_000_000.0
@@ -67,6 +67,38 @@ def _compact(db: SessionDB) -> object:
     return db.archive_and_compact("chat", [_message(1), _message(2, role="assistant")])
 
 
+def _compact_some(db: SessionDB) -> object:
+    live = [row["id"] for row in db.get_messages("chat")]
+    return db.compact_messages("chat", live[1:4], [_message(1)], carry=live[4:])
+
+
+def _restore(db: SessionDB) -> object:
+    rows = db.get_messages("chat", include_inactive=True)
+    compacted = [row["id"] for row in rows if row["compacted"]]
+    stand_ins = [row["id"] for row in rows if row["active"] and row["id"] > max(compacted)]
+    return db.restore_compacted("chat", compacted, drop=stand_ins)
+
+
+def _restore_copies(db: SessionDB) -> object:
+    rows = db.get_messages("chat", include_inactive=True)
+    compacted = [row["id"] for row in rows if row["compacted"]]
+    stand_ins = [row["id"] for row in rows if row["active"] and row["id"] > max(compacted)]
+    copies = {compacted[-1]: stand_ins[-1]}
+    return db.restore_compacted("chat", compacted, copies=copies, drop=stand_ins)
+
+
+def _lock(db: SessionDB) -> object:
+    return db.try_acquire_compression_lock("chat", "me", 10.0)
+
+
+def _refresh(db: SessionDB) -> object:
+    return db.refresh_compression_lock("chat", "me", 300.0)
+
+
+def _release(db: SessionDB) -> object:
+    return db.release_compression_lock("chat", "me")
+
+
 def _replace(db: SessionDB) -> object:
     return db.replace_messages("chat", [_message(number) for number in range(3)])
 
@@ -84,7 +116,7 @@ def _tokens(db: SessionDB) -> None:
 
 def _fold_back(db: SessionDB) -> object:
     """With the next change, fold the log back, as it is done after many rows."""
-    writer.CHECKPOINT_ROWS = 1
+    log.CHECKPOINT_ROWS = 1
     return db.append_message("chat", "user", "needle folded")
 
 
@@ -96,7 +128,7 @@ def _together(db: SessionDB) -> None:
             for number in range(3):
                 waiting.append(pool.submit(db.append_message, "chat", "user", f"needle {number}"))
                 _until_queued(db, number + 1)
-            writer.CHECKPOINT_ROWS = 1
+            log.CHECKPOINT_ROWS = 1
         for future in waiting:
             future.result()
 
@@ -104,7 +136,7 @@ def _together(db: SessionDB) -> None:
 def _until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
-        if db._open.writer is not None and len(db._open.writer._queue) >= count:
+        if db._open.writer is not None and len(db._open.writer._turns.queue) >= count:
             return
         pause.wait(0.001)
     raise AssertionError("the threads do not queue up")
@@ -173,6 +205,23 @@ _ALL = (
     Mutation("replace_messages, hermes", _replace, kind="hermes"),
     Mutation("archive_and_compact", _compact),
     Mutation("archive_and_compact, hermes", _compact, kind="hermes"),
+    Mutation("compact_messages", _compact_some),
+    Mutation("compact_messages, hermes", _compact_some, kind="hermes"),
+    Mutation("copy_messages", lambda db: db.copy_messages("chat", [_id(db, 1)], "done")),
+    Mutation("restore_compacted", _restore, prepare=_compact_some),
+    Mutation("restore_compacted, hermes", _restore, prepare=_compact_some, kind="hermes"),
+    Mutation("restore_compacted, copies", _restore_copies, prepare=_compact_some),
+    Mutation("copy_session", lambda db: db.copy_session("chat", "copy", without=("title",))),
+    Mutation(
+        "put_routing_row",
+        lambda db: db.put_routing_row({**db.routing_rows("chat")[0], "updated_at": 1.5}),
+    ),
+    Mutation("put_session_fields", lambda db: db.put_session_fields("chat", {"title": "Was"})),
+    Mutation(
+        "try_acquire_compression_lock", lambda db: db.try_acquire_compression_lock("chat", "me")
+    ),
+    Mutation("refresh_compression_lock", _refresh, prepare=_lock),
+    Mutation("release_compression_lock", _release, prepare=_lock),
     Mutation("clear_messages", lambda db: db.clear_messages("chat")),
     Mutation(
         "finalize_orphaned_compression_sessions",
@@ -184,6 +233,7 @@ _ALL = (
     Mutation("delete_sessions", lambda db: db.delete_sessions(["chat", "done"])),
     Mutation("recount_session", lambda db: db.recount_session("drifted")),
     Mutation("set_meta", lambda db: db.set_meta("key", "value")),
+    Mutation("delete_meta", lambda db: db.delete_meta("prepared")),
     Mutation("set_meta, first of a home", lambda db: db.set_meta("key", "value"), kind="none"),
     Mutation(
         "save_gateway_routing_entry",
@@ -209,9 +259,11 @@ READING = frozenset(
         *("sanitize_title",),
         *("get_conversation_root", "get_compression_lineage", "children", "list_sessions"),
         *("summarize", "find_sessions", "search", "drifted_sessions", "check_integrity"),
-        *("sizes", "changes", "has_routing", "in_transaction"),
+        *("sizes", "changes", "has_routing", "in_transaction", "folder"),
+        *("holders",),
         *("get_gateway_routing_entry",),
         *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
+        *("get_compression_lock_holder", "belongings", "routing_rows"),
         *("gateway_routing_scopes", "find_latest_session_for_peer"),
     }
 )

@@ -59,11 +59,14 @@ def tables(opened: driver.Connection) -> list[str]:
 
 
 def searchable(home: Path, word: bytes) -> set[int]:
-    """Return the messages that a search for a word must find: neither rewound nor without it."""
+    """Return the messages that a search for a word must find: none rewound, none carried on."""
     with connection(home / "state.db") as opened:
         rows = opened.execute(
-            "SELECT id FROM messages"
-            " WHERE instr(CAST(content AS BLOB), ?) AND (active OR compacted)",
+            "SELECT id FROM messages AS message"
+            " WHERE instr(CAST(content AS BLOB), ?) AND (active OR compacted AND NOT EXISTS ("
+            "  SELECT 1 FROM messages AS copy WHERE copy.id > message.id AND copy.active"
+            "  AND copy.session_id = message.session_id AND copy.timestamp = message.timestamp"
+            "  AND copy.role = message.role AND copy.content IS message.content))",
             (word,),
         ).fetchall()
     return {number for (number,) in rows}

@@ -100,14 +100,18 @@ class Sweep:
     def _fail(self, trial: Trial, fault: Fault, folder: Path, *, every: bool) -> Outcome:
         name = trial.mutation.name
         outcome = Outcome(name, fault.name)
-        points = choose(trial.calls, fault, f"{commit()} {name} {fault.name}", every=every)
         for word, problem in self._pool.map(
-            lambda point: self._try(trial, fault, point, folder), points
+            lambda point: self._try(trial, fault, point, folder),
+            self._points(trial, fault, every=every),
         ):
             outcome.counts[word] += 1
             if problem:
                 outcome.problems.append(problem)
         return outcome
+
+    def _points(self, trial: Trial, fault: Fault, *, every: bool) -> list[Call]:
+        seed = f"{commit()} {trial.mutation.name} {fault.name}"
+        return choose(trial.calls, fault, seed, every=every)
 
     def _try(self, trial: Trial, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
         """Return how one point went, and what is wrong with that."""

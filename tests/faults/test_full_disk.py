@@ -97,15 +97,15 @@ def _check(home: Path, filler: Process) -> None:
 
 def _grow_at_most(db, *, pages: int) -> None:
     """Let the database grow by so many pages; the limit is one of the connection."""
-    with db._open.writer.alone() as handle:
-        now = handle.value("PRAGMA page_count")
-        handle.value(f"PRAGMA max_page_count={now + pages}")
+    handle = db._open.writer._handle
+    now = handle.value("PRAGMA page_count")
+    handle.value(f"PRAGMA max_page_count={now + pages}")
 
 
 def _until_queued(db, count: int) -> None:
     pause = threading.Event()
     for _ in range(2000):
-        if len(db._open.writer._queue) >= count:
+        if len(db._open.writer._turns.queue) >= count:
             return
         pause.wait(0.005)
     raise AssertionError("the threads do not queue up")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import template
+from tests.faults import state, template
 from tests.faults.mutations import open_home
 from tests.faults.process import Process
 
@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
 ]
 
+SAY = "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('chat', 'user', '', 1)"
 READ = 5
 """The live messages of the conversation of the template."""
 
@@ -106,6 +107,28 @@ def test_a_log_on_a_mount_that_nobody_can_write_is_denied_rather_than_left_out(h
     came_to = _unchanged(home, who, mounted=True)
     assert _denied(came_to["read"])
     assert _denied(came_to["write"])
+
+
+def test_what_is_read_as_a_file_that_cannot_change_is_read_anew_when_it_did(home):
+    with Process("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
+        count, _, immutable = json.loads(onlooker.ask("look"))
+        assert immutable is True
+        for told in range(1, 4):
+            _say(home)  # on the other side of the mount, where it can be written
+            assert json.loads(onlooker.ask("look")) == [count + told, 1, True]
+
+
+def test_a_log_that_came_to_a_file_that_cannot_change_is_not_left_out(home):
+    with Process("onlooker", home / "state.db", before=_on_a_mount(home)) as onlooker:
+        count, _, _ = json.loads(onlooker.ask("look"))
+        with state.connection(home / "state.db", "rw") as writer:
+            writer.execute(SAY)
+            assert json.loads(onlooker.ask("look")) == [count + 1, 1, False]
+
+
+def _say(home: Path) -> None:
+    with state.connection(home / "state.db", "rw") as writer:
+        writer.execute(SAY)
 
 
 def _unchanged(home: Path, who: str, *, mounted: bool = False) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from session_core import driver
-from session_core.errors import InvalidInput, SessionError, StorageError, Unsupported
+from session_core.errors import Busy, InvalidInput, SessionError, StorageError, Unsupported
 from session_core.state.sqlite.db import SessionDB
 from tests.faults import state, template
 from tests.faults.process import Process
@@ -96,7 +96,7 @@ def test_an_interrupted_step_is_rolled_back_and_the_next_one_works(db):
     db.set_meta("next", "yes")
 
 
-def test_those_who_shared_a_commit_with_an_interrupted_one_are_told(db, pool):
+def test_those_who_shared_a_commit_with_an_interrupted_one_lose_nothing_by_it(db, pool):
     def interrupted(_handle) -> None:
         raise KeyboardInterrupt
 
@@ -106,9 +106,80 @@ def test_those_who_shared_a_commit_with_an_interrupted_one_are_told(db, pool):
         second = pool.submit(db.set_meta, "second", "yes")
         _until_queued(db, 2)
     assert isinstance(first.exception(timeout=WAIT_S), KeyboardInterrupt)
-    assert isinstance(second.exception(timeout=WAIT_S), StorageError)
-    assert db.get_meta("second") is None
+    assert second.exception(timeout=WAIT_S) is None
+    assert db.get_meta("second") == "yes"
+
+
+def test_what_a_signal_handler_raises_in_the_main_thread_is_not_told_to_others(db, pool):
+    main = threading.get_ident()
+
+    def ring(*_: object) -> None:
+        raise TimeoutError
+
+    def step(handle) -> None:
+        if threading.get_ident() == main:
+            signal.raise_signal(signal.SIGUSR1)
+        handle.run("INSERT INTO state_meta VALUES ('theirs', 'yes')")
+
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        with _held(db, pool) as let_go:
+            theirs = pool.submit(_when_queued, db, 1, lambda: db._write(step))
+            pool.submit(_when_queued, db, 2, let_go)
+            db.set_meta("mine", "yes")
+        theirs.result(timeout=WAIT_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (db.get_meta("mine"), db.get_meta("theirs")) == ("yes", "yes")
+
+
+def test_a_signal_handler_may_write_while_the_call_that_it_interrupts_waits(db, pool):
+    outcomes = []
+
+    def write(*_: object) -> None:
+        try:
+            outcomes.append(db.set_meta("from the handler", "yes"))
+        except Busy as error:
+            outcomes.append(error)
+
+    before = signal.signal(signal.SIGUSR1, write)
+    try:
+        with _held(db, pool) as let_go:
+            main = threading.get_ident()
+            pool.submit(_when_queued, db, 1, lambda: signal.pthread_kill(main, signal.SIGUSR1))
+            pool.submit(_when_queued, db, 2, let_go)
+            db.set_meta("interrupted", "yes")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert outcomes == [None]
+    assert (db.get_meta("from the handler"), db.get_meta("interrupted")) == ("yes", "yes")
+
+
+def test_a_transaction_whose_thread_has_ended_is_taken_over_from(db):
+    kept = []
+
+    def begin() -> None:
+        kept.append(db.transaction())
+        kept[0].__enter__()
+        db.set_meta("lost", "yes")
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join(WAIT_S)
     db.set_meta("next", "yes")
+    assert (db.get_meta("lost"), db.get_meta("next")) == (None, "yes")
+
+
+def test_a_change_in_a_transaction_that_sqlite_has_undone_is_refused(db):
+    transaction = db.transaction()
+    transaction.__enter__()
+    db.set_meta("first", "yes")
+    db._open.writer.current.connection.execute("ROLLBACK")  # as on a full disk
+    with pytest.raises(StorageError, match="begin anew"):
+        db.set_meta("second", "yes")
+    with pytest.raises(StorageError):
+        transaction.__exit__(None, None, None)
+    assert (db.get_meta("first"), db.get_meta("second")) == (None, None)
 
 
 def test_an_error_between_begin_and_the_step_leaves_no_transaction_open(db, monkeypatch):
@@ -233,7 +304,7 @@ def _count(home: Path) -> tuple[int, ...]:
 
 
 @contextmanager
-def _held(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[None]:
+def _held(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[Callable[[], None]]:
     """Another thread has a transaction open, so that whoever writes queues up."""
     begun, over = threading.Event(), threading.Event()
 
@@ -245,7 +316,7 @@ def _held(db: SessionDB, pool: ThreadPoolExecutor) -> Iterator[None]:
     holding: Future[None] = pool.submit(hold)
     assert begun.wait(WAIT_S)
     try:
-        yield
+        yield over.set
     finally:
         over.set()
         holding.result(timeout=WAIT_S)
@@ -259,7 +330,7 @@ def _when_queued(db: SessionDB, count: int, then: Callable[[], object]) -> None:
 def _until_queued(db: SessionDB, count: int) -> None:
     pause = threading.Event()
     for _ in range(4000):
-        if len(db._open.writer._queue) >= count:
+        if len(db._open.writer._turns.queue) >= count:
             return
         pause.wait(0.005)
     raise AssertionError("the threads do not queue up")

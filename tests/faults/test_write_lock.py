@@ -125,7 +125,7 @@ def _until_waiting(db: SessionDB) -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         writer = db._open.writer
-        if writer is not None and writer._leading and writer._handle is not None:
+        if writer is not None and writer._turns.leader and writer._handle is not None:
             return
         patient.wait(0.005)
     raise AssertionError("nobody waits for the lock")

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import hermes_compression
 import hermes_homes
 import hermes_routes
 
@@ -32,7 +33,7 @@ class Clock:
         return getattr(time, name)
 
 
-class Driver(hermes_routes.Routes):
+class Driver(hermes_routes.Routes, hermes_compression.Compression):
     """The jobs; each is a method, its arguments are those of the JSON object."""
 
     def __init__(self, home: Path) -> None:

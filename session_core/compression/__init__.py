@@ -1,0 +1,1 @@
+"""Compression of a conversation that can neither lose nor corrupt it."""

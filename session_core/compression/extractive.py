@@ -1,0 +1,230 @@
+"""A summary without a model: what is worth most, word for word, within a number of characters.
+
+It is deterministic and asks nobody. Each item is a sentence or a line, or where there is no room
+for that, its facts with the words beside them; each fact stands once. Where the best items fit,
+the room that is left goes to whole sentences, and then to what has no fact in it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from session_core.compression import passages, reading, summaries, worth
+from session_core.compression.facts import Fact, Kind
+from session_core.compression.passages import Passage
+from session_core.compression.reading import Reading
+from session_core.compression.shapes import Message
+from session_core.compression.worth import Valued
+
+SECTIONS = ("Asked", "Decided", "Open", "Errors", "Commands", "Files", "Details", "Said")
+"""The headings, in their order; each stands alone in a line, with a colon."""
+
+NOTHING = "Nothing was said."
+NO_ROOM = "What was said does not fit here."
+
+_OF_KIND: Mapping[Kind, str] = {
+    "decision": "Decided",
+    "task": "Open",
+    "error": "Errors",
+    "command": "Commands",
+    "path": "Files",
+}
+_BESIDE: tuple[Mapping[Kind, tuple[int, int]], ...] = (
+    {"number": (4, 2)},
+    {"number": (4, 2), "identifier": (3, 1), "url": (2, 0), "path": (2, 1)},
+)
+"""How many words before and behind a fact go with it, where there is little room, and some."""
+
+_GAP = " … "
+_WORD_MAX = 24
+_NEARLY_WHOLE = 0.75
+_OTHERS = 0.35
+_OF_WORDS = 0.15
+_OF_SENTENCE = 0.3
+_ITEM_EXTRA = 3
+_EVEN = 30
+
+
+def summarize(
+    messages: Iterable[Message] | Reading, budget_chars: int, *, earlier: str = ""
+) -> str:
+    """Return a summary of a range within a budget, with what an earlier summary said before it.
+
+    Summaries that stand in the range are read as what they are.
+    """
+    given = reading.read(messages)
+    before = "\n".join(filter(None, (earlier, *given.earlier)))
+    old = list(passages.earlier(summaries.clean(before), SECTIONS))
+    valued = worth.weigh(given, old)
+    if not valued:
+        return NOTHING[: max(budget_chars, 0)]
+    chosen = _Choice(valued, budget_chars).made()
+    return _rendered(valued, chosen) or NO_ROOM[: max(budget_chars, 0)]
+
+
+@dataclass(slots=True)
+class _Offer:
+    """What an item would say in one of its forms, what that is worth, and what it costs."""
+
+    text: str
+    gain: float
+    cost: int
+
+    @property
+    def rank(self) -> float:
+        """The better, the lower; the short is preferred, but not much."""
+        return -self.gain / math.sqrt(_EVEN + max(self.cost, 0))
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What an item says by now: these of its facts, with so many words beside them."""
+
+    text: str
+    facts: list[Fact]
+    beside: int = 0
+
+
+class _Choice:
+    """Takes the best of all offers again and again; what was said already is worth nothing."""
+
+    def __init__(self, valued: Sequence[Valued], room: int) -> None:
+        self._valued = valued
+        self._room = room
+        self._said: set[str] = set()
+        self._headed: set[str] = set()
+        self._chosen: dict[int, _Taken] = {}
+
+    def made(self) -> dict[int, str]:
+        """Return what each chosen item says, by its number."""
+        heap = [(offer.rank, at) for at in range(len(self._valued)) if (offer := self._offer(at))]
+        heapq.heapify(heap)
+        while heap and self._room > _ITEM_EXTRA:
+            rank, at = heapq.heappop(heap)
+            offer = self._offer(at)
+            if offer is None:
+                continue
+            if offer.rank <= rank:
+                if not self._take(at, offer):
+                    continue
+                offer = self._offer(at)
+            if offer:
+                heapq.heappush(heap, (offer.rank, at))
+        return {at: taken.text for at, taken in self._chosen.items()}
+
+    def _offer(self, at: int) -> _Offer | None:
+        """Return what an item would add now."""
+        item = self._valued[at]
+        taken = self._chosen.get(at)
+        if taken is not None:
+            return self._more(item, taken)
+        text = item.passage.text
+        new = self._new(item)
+        if new:
+            gains = sorted((worth for _, worth in new), reverse=True)
+            text = _form(item.passage, [fact for fact, _ in new], 0)
+            return _Offer(text, gains[0] + _OTHERS * sum(gains[1:]), len(text) + _ITEM_EXTRA)
+        if item.passage.facts or not item.alone or text in self._said:
+            return None
+        return _Offer(text, item.alone, len(text) + _ITEM_EXTRA)
+
+    def _more(self, item: Valued, taken: _Taken) -> _Offer | None:
+        """Return the words beside the facts of an item that is chosen, or its whole sentence."""
+        whole = item.passage.text
+        if taken.text == whole:
+            return None
+        best = max(item.facts, default=0.0)
+        if taken.beside + 1 < len(_BESIDE):
+            text = _form(item.passage, taken.facts, taken.beside + 1)
+            return _Offer(text, _OF_WORDS * best, len(text) - len(taken.text))
+        gain = max(_OF_SENTENCE * best, item.alone)
+        return _Offer(whole, gain, len(whole) - len(taken.text))
+
+    def _new(self, item: Valued) -> list[tuple[Fact, float]]:
+        facts = zip(item.passage.facts, item.facts, strict=True)
+        return [(fact, worth) for fact, worth in facts if fact.text not in self._said]
+
+    def _take(self, at: int, offer: _Offer) -> bool:
+        item = self._valued[at]
+        section = _section(item.passage)
+        heading = 0 if section in self._headed else len(section) + 2
+        if offer.cost + heading > self._room:
+            return False
+        before = self._chosen.get(at)
+        facts = before.facts if before else [fact for fact, _ in self._new(item)]
+        self._chosen[at] = _Taken(offer.text, facts, before.beside + 1 if before else 0)
+        self._room -= offer.cost + heading
+        self._headed.add(section)
+        self._said.add(item.passage.text)
+        self._said.update(fact.text for fact in item.passage.facts if fact.text in offer.text)
+        return True
+
+
+def _form(passage: Passage, facts: Sequence[Fact], beside: int) -> str:
+    """Return facts of a passage with the words beside them, or all of it if that is about it."""
+    text = passage.text
+    if passage.speaker == "earlier":
+        return text
+    spans: list[tuple[int, int]] = []
+    for fact in facts:
+        begin, end = _widened(passage, fact, *_BESIDE[beside].get(fact.kind, (0, 0)))
+        if spans and begin <= spans[-1][1] + len(_GAP):
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((begin, end))
+    form = _GAP.join(text[begin:end].strip() for begin, end in spans)
+    return text if len(form) > _NEARLY_WHOLE * len(text) else form
+
+
+def _widened(passage: Passage, fact: Fact, before: int, behind: int) -> tuple[int, int]:
+    begin, end = fact.position, fact.end
+    for _ in range(before):
+        begin = _word_before(passage.text, begin)
+    for _ in range(behind):
+        end = _word_behind(passage.text, end)
+    for other in passage.facts if before or behind else ():
+        if other.position < begin < other.end <= fact.position:
+            begin = other.end
+        if fact.end <= other.position < end < other.end:
+            end = other.position
+    return begin, end
+
+
+def _word_before(text: str, at: int) -> int:
+    head = text[max(0, at - _WORD_MAX) : at]
+    cut = head.rstrip().rfind(" ")
+    if cut < 0:
+        return 0 if len(head) < _WORD_MAX else at
+    return at - len(head) + cut + 1
+
+
+def _word_behind(text: str, at: int) -> int:
+    tail = text[at : at + _WORD_MAX]
+    word = tail.lstrip()
+    if not word:
+        return at + len(tail)
+    cut = word.find(" ")
+    if cut < 0:
+        return len(text) if len(tail) < _WORD_MAX else at
+    return at + len(tail) - len(word) + cut
+
+
+def _section(passage: Passage) -> str:
+    if passage.section:
+        return passage.section
+    kinds = {fact.kind for fact in passage.facts}
+    found = next((name for kind, name in _OF_KIND.items() if kind in kinds), None)
+    if passage.speaker == "user" and found in (None, "Open", "Files", "Commands"):
+        return "Asked"
+    return found or ("Details" if kinds else "Said")
+
+
+def _rendered(valued: Sequence[Valued], chosen: Mapping[int, str]) -> str:
+    lines: dict[str, list[str]] = {name: [] for name in SECTIONS}
+    for at in sorted(chosen):
+        lines[_section(valued[at].passage)].append(f"- {chosen[at]}")
+    parts = ["\n".join((f"{name}:", *items)) for name, items in lines.items() if items]
+    return "\n".join(parts)

@@ -1,0 +1,163 @@
+"""Addresses, paths, identifiers and numbers in one piece of a line, by their form alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from session_core.compression import patterns as p
+
+Named = Literal["path", "url", "identifier", "number"]
+Found = tuple[Named, int, int]
+
+_TRAILING = ".,;:!?*~'\"”\u2019)]}"
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_NAME_MAX = 200
+_LONG_NUMBER = 6
+_MIXED_MIN = 4
+_PLAIN_MIN = 2
+_SIGNS = "_=@$"
+
+
+def find(line: str, start: int = 0) -> Iterator[Found]:
+    """Yield what is found behind `start`: its kind, its beginning and its end."""
+    taken = bytearray(len(line))
+    for found in _addresses(line, start):
+        _take(taken, found)
+        yield found
+    for match in p.TOKEN.finditer(line, start):
+        first, last = match.span()
+        token = match.group()
+        if last - first < _PLAIN_MIN or (
+            any(taken[first:last]) and (taken[first] or "=" not in token)
+        ):
+            continue
+        if token.isalpha() and (token[1:].islower() or token.isupper()):
+            continue
+        found_name = _classified(token, first)
+        if found_name:
+            _take(taken, found_name)
+            yield found_name
+    yield from _numbers(line, start, taken)
+
+
+def _addresses(line: str, start: int) -> Iterator[Found]:
+    """Yield what may hold spaces or signs that end a token."""
+    if "://" in line or "www." in line or "mailto:" in line:
+        for match in p.URL.finditer(line, start):
+            yield "url", match.start(), match.start() + len(trimmed(match.group()))
+    if "\\" in line:
+        for match in p.WINDOWS_PATH.finditer(line, start):
+            yield "path", match.start(), match.start() + len(trimmed(match.group()))
+    if "/" in line or "\\" in line:
+        for match in p.QUOTED_PATH.finditer(line, start):
+            if " " in match.group(2):
+                yield "path", match.start(2), match.end(2)
+        if not line.isascii():
+            yield from _wide_paths(line, start)
+
+
+def _wide_paths(line: str, start: int) -> Iterator[Found]:
+    """Yield paths with a folder or file whose name is of a script without spaces."""
+    for match in p.WIDE_PATH.finditer(line, start):
+        text = match.group()
+        tail = p.WIDE_TAIL.search(text)
+        text = text[: tail.end()] if tail else text
+        name = text.rpartition("/")[2]
+        wide = p.SPACELESS_SIGN.search(name)
+        if wide and not tail and "." not in name:
+            text = text[: len(text) - len(name) + wide.start()]
+        if p.SPACELESS_SIGN.search(text):
+            yield "path", match.start(), match.start() + len(trimmed(text))
+
+
+def trimmed(text: str) -> str:
+    """Return a name without the punctuation behind it; a bracket stays where its pair is."""
+    while text and text[-1] in _TRAILING:
+        pair = _PAIRS.get(text[-1])
+        if pair and text.count(pair) >= text.count(text[-1]):
+            return text
+        text = text[:-1]
+    return text
+
+
+def _take(taken: bytearray, found: Found) -> None:
+    _, first, last = found
+    taken[first:last] = b"\1" * (last - first)
+
+
+def _classified(token: str, first: int) -> Found | None:
+    bare = token.lstrip("*+!?:.,'\"") if token[0] not in "./" else token
+    first += len(token) - len(bare)
+    bare = trimmed(bare)
+    if not _PLAIN_MIN <= len(bare) <= _NAME_MAX:
+        return None
+    if "=" in bare[1:-1] and not bare.startswith("-"):
+        return "identifier", first, first + len(bare)
+    if is_path(bare):
+        return "path", first, first + len(bare)
+    if _is_identifier(bare):
+        return "identifier", first, first + len(bare)
+    return None
+
+
+def is_path(token: str) -> bool:
+    """Whether a token has the form of a file or folder."""
+    if "/" not in token and "\\" not in token:
+        return p.FILE_NAME.fullmatch(token) is not None
+    if not any(map(str.isalpha, token)) or "//" in token:
+        return False
+    if p.ROOTED.match(token):
+        return len(token) > _PLAIN_MIN
+    parts = [part for part in token.replace("\\", "/").split("/") if part]
+    if p.FILE_NAME.fullmatch(parts[-1]) or token.endswith("/"):
+        return True
+    return len(parts) > 2 and all(len(part) > 1 for part in parts)  # noqa: PLR2004 -- not "and/or"
+
+
+def _is_identifier(token: str) -> bool:
+    if token.isalpha():
+        return not token.istitle() and _is_camel(token)
+    digit = any(map(str.isdigit, token))
+    letter = any(map(str.isalpha, token))
+    if digit and letter:
+        return len(token) >= _MIXED_MIN and not p.NUMBER.fullmatch(token)
+    if digit:
+        return _is_code(token)
+    return letter and _is_compound(token)
+
+
+def _is_camel(token: str) -> bool:
+    """Whether a small letter is followed by a capital, as in the names of code."""
+    return p.CAMEL.search(token) is not None
+
+
+def _is_code(token: str) -> bool:
+    if token[0] == "#" and token[1:].isdigit():
+        return True
+    return (token.isdigit() and len(token) >= _LONG_NUMBER) or token.count(".") > 1
+
+
+def _is_compound(token: str) -> bool:
+    inner = token.strip("_-.:/")
+    if token[:2] == "--" or any(sign in inner for sign in _SIGNS) or "::" in inner:
+        return len(inner) > 1
+    if token[:2] == "__" or inner.count("-") > 1 or p.SLASHED.fullmatch(token):
+        return True
+    left, dot, right = inner.partition(".")
+    return bool(dot) and min(len(left), len(right)) > 1 and not right[:1].isupper()
+
+
+def _numbers(line: str, start: int, taken: bytearray) -> Iterator[Found]:
+    for match in p.NUMBER.finditer(line, start):
+        first, last = match.span()
+        if ":" in match.group():  # a time, which counts nothing
+            last = first + len(match.group().partition(" ")[0])
+        if not taken[first] and (last - first > 1 or _is_value(line, first)):
+            yield "number", first, last
+
+
+def _is_value(line: str, first: int) -> bool:
+    """Whether a single digit is what something is, as the words before it say."""
+    before = line[max(0, first - 12) : first]
+    return not before[-2:-1].isdigit() and p.VALUE_OF.search(before) is not None

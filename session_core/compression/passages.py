@@ -1,0 +1,191 @@
+"""A text in passages: sentences of what was said, lines of what a tool was told and brought.
+
+A passage never ends inside of a fact, and what holds a redaction mark is none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from session_core.compression import facts, sentences, summaries
+from session_core.compression.facts import Fact
+from session_core.compression.patterns import FENCE, SHELLS
+
+Speaker = Literal["user", "assistant", "call", "result", "earlier"]
+
+PASSAGE_MAX = 400
+_PASTED_LINES = 20
+_PASTED_ALIKE = 4
+_SCRIPT_KEYS = frozenset(("command", "cmd", "commands", "script", "shell", "bash"))
+_LEAVES_DEPTH = 8
+
+_VARIABLE = re.compile(r"[^\W\d]{0,30}\d\w*")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_OF_DATA = re.compile(r"[0/\\=_|]")
+
+
+@dataclass(slots=True)
+class Passage:
+    """A piece of a message with the facts in it, whose positions count from its beginning."""
+
+    text: str
+    facts: Sequence[Fact]
+    speaker: Speaker
+    place: int
+    template: str = ""
+    repeated: int = 1
+    section: str | None = None
+
+
+def template(text: str) -> str:
+    """Return a text with all that varies in lines of one form made equal."""
+    return _VARIABLE.sub("0", text)
+
+
+def said(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
+    """Yield the sentences of a text; code and what was pasted into it by lines, as a result is."""
+    found = facts.find(text)
+    pasted = _pasted(text)
+    at = 0
+    fence: str | None = None
+    for begin, line in facts.lines(text):
+        mark = FENCE.match(line)
+        if mark:
+            fence = mark.group(1).lower() if fence is None else None
+            continue
+        inside: list[Fact] = []
+        while at < len(found) and found[at].position < begin + len(line):
+            inside.append(found[at]._replace(position=found[at].position - begin))
+            at += 1
+        code = fence is not None and fence not in SHELLS
+        who: Speaker = "result" if code or _shape(line) in pasted else speaker
+        whole = [(0, len(line))] if fence is not None else sentences.spans(line)
+        yield from _cut(line, whole, inside, who, place)
+
+
+def listed(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
+    """Yield the lines of a text that have a fact in them."""
+    for _, line in facts.lines(text):
+        found = facts.find(line)
+        if found:
+            yield from _cut(line, [(0, len(line))], found, speaker, place)
+
+
+def called(arguments: str, place: int) -> Iterator[Passage]:
+    """Yield what a tool was told."""
+    try:
+        given: Any = json.loads(arguments)
+    except (ValueError, RecursionError):
+        given = arguments
+    for key, value in _leaves("", given, 0):
+        first, _, rest = value.strip().partition("\n")
+        if key in _SCRIPT_KEYS and len(first) <= PASSAGE_MAX and first and not _is_redacted(first):
+            inside = [fact for fact in facts.find(first) if fact.text != first]
+            yield Passage(first, (Fact("command", first, 0), *inside), "call", place)
+            yield from listed(rest, "call", place)
+        else:
+            named = key and value.isascii() and value.replace(".", "").isdigit()
+            yield from listed(f"{key}: {value}" if named else value, "call", place)
+
+
+def unpacked(text: str) -> str:
+    """Return a result that is JSON with escapes in it as the lines that it stands for."""
+    if text.lstrip()[:1] not in ("{", "[") or "\\" not in text:
+        return text
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    leaves = _leaves("", given, 0)
+    return "\n".join(f"{key}: {leaf}" if key and "\n" not in leaf else leaf for key, leaf in leaves)
+
+
+def earlier(text: str, sections: Sequence[str]) -> Iterator[Passage]:
+    """Yield the items of an earlier summary, each in its section where it is one of ours."""
+    section: str | None = None
+    for line in text.splitlines():
+        heading = line.strip().lstrip("#").strip().rstrip(":")
+        if heading in sections or line.lstrip().startswith("#"):
+            section = heading if heading in sections else None
+            continue
+        item = line.removeprefix("- ").strip()
+        if item and not _is_redacted(item):
+            yield Passage(item, facts.find(item), "earlier", -1, template(item), 1, section)
+
+
+def _pasted(text: str) -> frozenset[str]:
+    """Return the forms of lines that occur so often in a text that nobody has written them."""
+    if text.count("\n") < _PASTED_LINES:
+        return frozenset()
+    shapes = Counter(_shape(line) for _, line in facts.lines(text))
+    return frozenset(
+        shape
+        for shape, count in shapes.items()
+        if count >= _PASTED_ALIKE and _OF_DATA.search(shape)
+    )
+
+
+def _shape(line: str) -> str:
+    return _LETTERS.sub("a", template(line))
+
+
+def _cut(
+    line: str, spans: Sequence[tuple[int, int]], inside: list[Fact], speaker: Speaker, place: int
+) -> Iterator[Passage]:
+    """Yield a line in passages, as its spans say, where no fact is cut by that."""
+    at = 0
+    first: int | None = None
+    for begin, end in _short(spans, inside):
+        first = begin if first is None else first
+        reach = at
+        while reach < len(inside) and inside[reach].position < end:
+            reach += 1
+        if any(fact.end > end for fact in inside[at:reach]):
+            continue
+        yield from _passage(line[first:end], first, inside[at:reach], speaker, place)
+        at, first = reach, None
+    if first is not None:
+        yield from _passage(line[first:], first, inside[at:], speaker, place)
+
+
+def _short(spans: Sequence[tuple[int, int]], inside: list[Fact]) -> Iterator[tuple[int, int]]:
+    """Yield the spans; those that are too long in parts that begin with a fact."""
+    starts = [fact.position for fact in inside if fact.kind not in ("decision", "task")]
+    for first, end in spans:
+        begin = first
+        for start in starts if end - first > PASSAGE_MAX else ():
+            if start - begin >= PASSAGE_MAX // 4 and start < end:
+                yield begin, start
+                begin = start
+        yield begin, end
+
+
+def _passage(
+    text: str, begin: int, inside: Sequence[Fact], speaker: Speaker, place: int
+) -> Iterator[Passage]:
+    stripped = text.strip()
+    first = begin + len(text) - len(text.lstrip())
+    if not stripped or (len(stripped) > PASSAGE_MAX and not inside) or _is_redacted(stripped):
+        return
+    moved = [fact._replace(position=fact.position - first) for fact in inside]
+    yield Passage(stripped, moved, speaker, place)
+
+
+def _is_redacted(text: str) -> bool:
+    return "redacted" in text.lower() and summaries.fault(text) == "redacted_summary"
+
+
+def _leaves(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield key, str(value)
+    elif isinstance(value, Mapping) and depth < _LEAVES_DEPTH:
+        for name, inner in value.items():
+            yield from _leaves(str(name).lower(), inner, depth + 1)
+    elif isinstance(value, list) and depth < _LEAVES_DEPTH:
+        for inner in value:
+            yield from _leaves(key, inner, depth + 1)

@@ -1,0 +1,190 @@
+"""Plans: what of a conversation is compressed, in which shape, and what a summary has to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from session_core.compression import boundaries, extractive, placement, reading, retention, shapes
+from session_core.compression.boundaries import Limits, Range, Refused
+from session_core.compression.placement import Shape, Wanted
+from session_core.compression.records import Brief, NotCompressed, Planned
+from session_core.compression.tokens import Estimate
+from session_core.compression.work import Work, digest
+from session_core.errors import Changed, NotFound
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Member
+from session_core.models import MessageRow, Revision, SessionRow
+from session_core.routing.store import SessionStore
+from session_core.state.contract import StateDatabase
+
+T = TypeVar("T")
+
+COMPRESS = "compress"
+"""The kind of these plans."""
+
+_INEFFECTIVE = 2
+_MUST_SURVIVE = 40
+_CHARS_PER_TOKEN = (0.25, 4.0)
+_SAMPLES = 200
+_SAMPLE_CHARS = 200
+_BRIEF_MESSAGES = 20_000
+_BRIEF_CHARS = 250_000
+"""So much is read for a brief, which somebody waits for; a summary without a model reads more."""
+
+_HINTS = {"nothing_to_win": "go on, or keep less with keep_last"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A session that can be compressed, its live messages, and when that was."""
+
+    row: SessionRow
+    rows: list[MessageRow]
+    revision: Revision
+
+
+class Planner:
+    """Plans compressions of one home."""
+
+    def __init__(
+        self,
+        db: StateDatabase,
+        ledger: Ledger,
+        store: SessionStore | None,
+        *,
+        limits: Limits,
+        estimate: Estimate,
+        clock: Callable[[], float],
+    ) -> None:
+        self._db = db
+        self._ledger = ledger
+        self._store = store
+        self._limits = limits
+        self._estimate = estimate
+        self._clock = clock
+
+    def plan(
+        self, session_id: str, wanted: Wanted, keep_last: int | None, *, force: bool
+    ) -> tuple[Planned, list[MessageRow]]:
+        """Record a plan; return it with the messages of its range."""
+        seen = self.look(session_id)
+        if not force:
+            self._require_effect(seen.row["id"])
+        limits = self._limits if keep_last is None else replace(self._limits, keep_last=keep_last)
+        found = _granted(boundaries.choose_range(seen.rows, limits, self._estimate))
+        shape = self.shape(seen, (found.start, found.end), wanted)
+        part = seen.rows[found.start : found.end]
+        chars_per_token = _chars_per_token(part, self._estimate)
+        work = Work(
+            session_id=seen.row["id"],
+            shape=shape,
+            start=found.start,
+            end=found.end,
+            digest=digest(part),
+            target_chars=int(limits.summary_tokens(found.tokens) * chars_per_token),
+        )
+        why = f"{len(part)} messages, {found.tokens} tokens"
+        member = Member(work.session_id, list(seen.revision), why)
+        plan = self._ledger.add_plan(COMPRESS, [member], work.stored())
+        brief = _brief(part, found, work.target_chars)
+        return Planned(plan.handle, work.session_id, shape, plan.expires_at, brief), part
+
+    def look(self, session_id: str) -> Seen:
+        """Return the session in which a conversation goes on, as it is at one moment.
+
+        Raises:
+            NotFound: there is no such session.
+            NotCompressed: it has ended.
+        """
+        tip = self._db.get_compression_tip(session_id)
+        revision = self._db.revision(tip)
+        while True:
+            row, rows = self._db.get_session(tip), self._db.get_messages(tip)
+            now = self._db.revision(tip)
+            if now == revision:
+                break
+            revision = now
+        if row is None:
+            raise NotFound(f"no session {tip!r}")
+        if row["ended_at"] is not None:
+            raise NotCompressed(
+                "ended", f"session {tip} has ended ({row['end_reason']}); reopen it, then try again"
+            )
+        return Seen(row, rows, revision)
+
+    def look_again(self, work: Work) -> Seen:
+        """Return what `look` does, where the range is still what was planned.
+
+        Raises:
+            Changed: it is not.
+        """
+        seen = self.look(work.session_id)
+        part = seen.rows[work.start : work.end]
+        if seen.row["id"] != work.session_id or digest(part) != work.digest:
+            raise Changed(
+                f"session {work.session_id} was changed since it was planned; plan it again"
+            )
+        return seen
+
+    def shape(self, seen: Seen, part: tuple[int, int], wanted: Wanted) -> Shape:
+        """Return the shape in which a range may be compressed now.
+
+        Raises:
+            NotCompressed: there is none.
+        """
+        return _granted(
+            placement.choose(
+                self._db,
+                seen.row,
+                seen.rows,
+                part,
+                wanted=wanted,
+                routed=placement.route_of(self._store, seen.row) is not None,
+                now=self._clock(),
+            )
+        )
+
+    def _require_effect(self, session_id: str) -> None:
+        """Refuse where the last runs left a conversation as long as it may be."""
+        conversation = self._db.get_compression_lineage(session_id)
+        last = self._ledger.results(COMPRESS, conversation, _INEFFECTIVE)
+        most = self._limits.threshold_tokens
+        in_vain = [each for each in last if each["compressed"]["tokens_after"] >= most]
+        if len(in_vain) == _INEFFECTIVE:
+            raise NotCompressed(
+                "ineffective",
+                f"the last {_INEFFECTIVE} compressions of session {session_id} left it as long as "
+                "it may be; begin a new session, or force it",
+            )
+
+
+def _brief(part: list[MessageRow], found: Range, target_chars: int) -> Brief:
+    read = reading.read(part[-_BRIEF_MESSAGES:], _BRIEF_CHARS)
+    return Brief(
+        from_id=part[0]["id"],
+        to_id=part[-1]["id"],
+        messages=len(part),
+        tokens=found.tokens,
+        must_survive=retention.must_survive(read, _MUST_SURVIVE),
+        target_chars=target_chars,
+        digest=extractive.summarize(read, target_chars),
+    )
+
+
+def _chars_per_token(part: list[MessageRow], estimate: Estimate) -> float:
+    """Return how many characters a token has in a text such as this: one in some scripts."""
+    every = max(1, len(part) // _SAMPLES)
+    sample = "\n".join(shapes.text(row)[:_SAMPLE_CHARS] for row in part[::every])
+    empty = estimate({"role": "user", "content": ""})
+    weight = estimate({"role": "user", "content": sample}) - empty
+    least, most = _CHARS_PER_TOKEN
+    return min(max(len(sample) / weight, least), most) if weight > 0 else most
+
+
+def _granted(found: T | Refused) -> T:
+    if not isinstance(found, Refused):
+        return found
+    hint = _HINTS.get(found.code)
+    raise NotCompressed(found.code, f"{found.reason}; {hint}" if hint else found.reason)

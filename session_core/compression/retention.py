@@ -1,0 +1,106 @@
+"""What survives a compression: the facts of a range that stand in its summary, word for word."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from session_core.compression import passages, reading, shapes, worth
+from session_core.compression.facts import KINDS, Kind
+from session_core.compression.passages import Passage
+from session_core.compression.reading import Reading
+from session_core.compression.shapes import Message
+
+_RUN = re.compile("[A-Za-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many distinct facts were found, and how many are still there; by kind, both numbers."""
+
+    found: int
+    kept: int
+    by_kind: Mapping[Kind, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Retention:
+        """Return it from JSON."""
+        by_kind = {kind: (found, kept) for kind, (found, kept) in stored["by_kind"].items()}
+        return cls(stored["found"], stored["kept"], by_kind)
+
+
+def report(
+    range_messages: Iterable[Message] | Reading,
+    summary: str,
+    kept_messages: Iterable[Message] = (),
+) -> Retention:
+    """Return how many facts of a range stand in its summary, or in the messages that stay.
+
+    Found is what `reading` reads: of lines that a tool brings again and again the first few.
+    """
+    text = _Text("\n".join((summary, *_texts(kept_messages))))
+    found: Counter[Kind] = Counter()
+    kept: Counter[Kind] = Counter()
+    for kind, fact in sorted(_distinct(reading.read(range_messages))):
+        found[kind] += 1
+        kept[kind] += text.has(fact)
+    by_kind = {kind: (found[kind], kept[kind]) for kind in KINDS if found[kind]}
+    return Retention(found.total(), kept.total(), by_kind)
+
+
+def must_survive(messages: Iterable[Message] | Reading, limit: int) -> tuple[str, ...]:
+    """Return the facts that are worth most, best first, each once."""
+    best: dict[str, float] = {}
+    given = reading.read(messages)
+    for item in worth.weigh(given, _earlier(given)):
+        for fact, value in zip(item.passage.facts, item.facts, strict=True):
+            best[fact.text] = max(value, best.get(fact.text, 0.0))
+    ranked = sorted(best, key=lambda text: -best[text])
+    return tuple(ranked[: max(limit, 0)])
+
+
+class _Text:
+    """A long text in which many short ones are looked for, most of which are not there."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._words = frozenset(_RUN.findall(text))
+
+    def has(self, fact: str) -> bool:
+        """Tell whether a fact stands in the text, and not as a part of a longer name."""
+        if fact.isascii() and not self._words.issuperset(_RUN.findall(fact)):
+            return False
+        at = self._text.find(fact)
+        while at >= 0:
+            if not self._goes_on(at, at + len(fact)):
+                return True
+            at = self._text.find(fact, at + 1)
+        return False
+
+    def _goes_on(self, begin: int, end: int) -> bool:
+        text = self._text
+        before = begin > 0 and _joined(text[begin - 1], text[begin])
+        return before or (end < len(text) and _joined(text[end - 1], text[end]))
+
+
+def _joined(left: str, right: str) -> bool:
+    return left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
+
+
+def _distinct(given: Reading) -> set[tuple[Kind, str]]:
+    read = (*_earlier(given), *given.passages)
+    return {(fact.kind, fact.text) for passage in read for fact in passage.facts}
+
+
+def _earlier(given: Reading) -> list[Passage]:
+    return list(passages.earlier("\n".join(given.earlier), ()))
+
+
+def _texts(messages: Iterable[Message]) -> Iterable[str]:
+    for message in messages:
+        yield shapes.text(message)
+        yield from (answer.text for answer in shapes.answers(message))
+        yield from (call.arguments for call in shapes.calls(message))

@@ -1,0 +1,71 @@
+"""The chats that are in a session, of which there may be several, and how they are led on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from session_core.errors import Changed
+from session_core.routing.store import SessionStore
+from session_core.state.contract import StateDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """The chats that are in some sessions just now: by session their keys, and all their rows."""
+
+    keys: dict[str, list[str]]
+    rows: frozenset[tuple[str, str]]
+    """Scope and key of each, those of other folders too, which are not ours to change."""
+
+
+class Routes:
+    """The routes of a home; without a store there are none."""
+
+    def __init__(self, db: StateDatabase, store: SessionStore | None) -> None:
+        self._db = db
+        self._store = store
+
+    def of(self, session_ids: Iterable[str]) -> Led:
+        """Return the chats that are in these sessions; a session's own chat comes last."""
+        entries = self._store.entries() if self._store else {}
+        sessions = list(session_ids)
+        keys = {
+            each: [key for key, entry in entries.items() if entry.session_id == each]
+            for each in sessions
+        }
+        for each, found in keys.items():
+            # Whichever is led last is the chat that its session says it is of.
+            own = (self._db.get_session(each) or {}).get("session_key")
+            found.sort(key=own.__eq__)
+        rows = frozenset(self._named(row) for each in sessions for row in self.rows(each))
+        return Led(keys, rows)
+
+    def rows(self, session_id: str) -> list[dict[str, Any]]:
+        """Return the rows that lead to a session, as they are stored."""
+        return self._db.routing_rows(session_id)
+
+    def together(self, led: Led) -> AbstractContextManager[object]:
+        """What changes inside, in sessions and in the routes of these chats, is one transaction."""
+        keys = [key for found in led.keys.values() for key in found]
+        return self._store.together(*keys) if self._store and keys else nullcontext()
+
+    def lead(self, led: Led, to_session_id: str) -> None:
+        """Lead the chats to another session.
+
+        Raises:
+            Changed: another chat has come meanwhile.
+        """
+        for session_id, keys in led.keys.items():
+            for row in self.rows(session_id):
+                if row["session_key"] not in keys and self._named(row) not in led.rows:
+                    raise Changed(f"another chat came into session {session_id}; try again")
+            for key in keys:
+                if self._store is not None:
+                    self._store.follow(key, session_id, to_session_id)
+
+    @staticmethod
+    def _named(row: dict[str, Any]) -> tuple[str, str]:
+        return row["scope"], row["session_key"]

@@ -1,0 +1,56 @@
+"""Where the sentences of a line begin and end, in the scripts with spaces and those without.
+
+A sentence is never cut inside of a code span, behind an abbreviation, or inside of a number, name
+or address: only where an end of one is followed by a space, or is one of a script without spaces.
+"""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(
+    r"[.!?…]['\"”\u2019»)\]*]{0,3}\s+(?![\sa-zß-öø-ÿа-я&,;:=|])|[。\uff01\uff1f]+[」』”\uff09]?"
+)
+_LIST_NUMBER = 6
+_SHORTENED = """
+e.g i.e etc approx ca cf vs no nr vol fig sec st dr mr mrs ms prof inc ltd co jr sr resp incl
+excl z.b d.h u.a usw bzw ggf vgl p.ej ej ud uds p.ex env art al
+"""
+_ABBREVIATIONS = frozenset(_SHORTENED.split())
+
+
+def spans(line: str) -> list[tuple[int, int]]:
+    """Return the beginning and the end of each sentence, without the spaces around it."""
+    found: list[tuple[int, int]] = []
+    begin = ticked = 0
+    in_code = False
+    for match in _END.finditer(line):
+        in_code ^= line.count("`", ticked, match.start()) % 2 == 1
+        ticked = match.start()
+        if in_code or _abbreviates(line, match.start()):
+            continue
+        _add(found, line, begin, match.end())
+        begin = match.end()
+    _add(found, line, begin, len(line))
+    return found
+
+
+def _abbreviates(line: str, end: int) -> bool:
+    if line[end] != ".":
+        return False
+    word = line[max(0, end - 10) : end].rsplit(None, 1)
+    last = word[-1].lstrip("([\"'").lower() if word else ""
+    # "1." and "A." begin an item of a list, or shorten a name.
+    return last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or _numbers(line, end)
+
+
+def _numbers(line: str, end: int) -> bool:
+    return end < _LIST_NUMBER and line[:end].strip().isdigit()
+
+
+def _add(found: list[tuple[int, int]], line: str, begin: int, end: int) -> None:
+    text = line[begin:end]
+    stripped = text.strip()
+    if stripped:
+        start = begin + len(text) - len(text.lstrip())
+        found.append((start, start + len(stripped)))

@@ -1,0 +1,96 @@
+"""Texts from the formats of `retention_formats.txt`: templates with slots, filled by a seed."""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import cache
+from pathlib import Path
+
+Sections = dict[str, list[str]]
+
+_SOURCE = Path(__file__).with_name("retention_formats.txt")
+_SECTION = re.compile(r"\[([A-Za-z][\w *-]*)\]")
+_SLOT = re.compile(r"\{(#|hex\d+|\d+-\d+|[A-Za-z_]+(?: [A-Za-z_]+)?)\}")
+_FILES, _FOLDERS = 40, 12
+
+
+@cache
+def sections(*, held_out: bool) -> Sections:
+    """Return the lines of each section, with the one or the other fillers."""
+    found: Sections = {}
+    lines: list[str] = []
+    for line in _SOURCE.read_text(encoding="utf-8").splitlines():
+        section = _SECTION.fullmatch(line)
+        if section:
+            lines = found.setdefault(section[1], [])
+        elif line and not line.startswith("# "):
+            lines.append(line.replace("⏎", "\n"))
+    return _with_words(found, held_out=held_out)
+
+
+def _with_words(found: Sections, *, held_out: bool) -> Sections:
+    names = [name for name in found if name.startswith("words ")]
+    words = {name: " ".join(found.pop(name)).split() for name in names}
+    for name in (name for name in names if not name.endswith(" *")):
+        other = words.get(f"{name} *", words[name])
+        found[name.removeprefix("words ")] = other if held_out else words[name]
+    return found
+
+
+class Filler:
+    """Fills templates for one session, which has its own files, its project and its clock."""
+
+    def __init__(self, drawn: random.Random, *, held_out: bool = False) -> None:
+        self.random = drawn
+        self.sections = dict(sections(held_out=held_out))
+        for lasting in ("project", "today"):
+            self.sections[lasting] = [self.line(lasting)]
+        self.files = [self.line("files") for _ in range(_FILES)]
+        self.folders = [self.line("folders") for _ in range(_FOLDERS)]
+        self._seconds = drawn.randrange(8 * 3600, 16 * 3600)
+
+    def line(self, section: str, number: int = 0) -> str:
+        """Return one line of a section, filled."""
+        return self.fill(self.random.choice(self.sections[section]), number)
+
+    def fill(self, template: str, number: int = 0) -> str:
+        """Return the template with each slot drawn; the same slot is not drawn twice alike."""
+        drawn: dict[str, set[str]] = {}
+
+        def value(slot: re.Match[str]) -> str:
+            before = drawn.setdefault(slot[1], set())
+            for _ in range(9):
+                text = self._value(slot[1], number)
+                if text not in before:
+                    break
+            before.add(text)
+            return text
+
+        return _SLOT.sub(value, template)
+
+    def _value(self, slot: str, number: int) -> str:
+        if slot == "#":
+            return str(number)
+        if slot == "clock":
+            return self._clock()
+        if slot == "file":
+            # The square makes some files of a project those that everything is about.
+            return self.files[int(len(self.files) * self.random.random() ** 2)]
+        if slot == "folder":
+            return self.random.choice(self.folders)
+        if slot.startswith("hex"):
+            digits = int(slot[3:])
+            return f"{self.random.getrandbits(digits * 4):0{digits}x}"
+        if slot[0].isdigit():
+            least, most = slot.split("-")
+            return str(self.random.randint(int(least), int(most)))
+        if slot.startswith("cased "):
+            return self.line(slot.removeprefix("cased ")).capitalize()
+        return self.line(slot)
+
+    def _clock(self) -> str:
+        self._seconds += self.random.randint(0, 4)
+        minutes, seconds = divmod(self._seconds, 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours % 24:02}:{minutes:02}:{seconds:02}"

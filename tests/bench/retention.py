@@ -1,0 +1,197 @@
+"""What a summary keeps: facts planted in working sessions, and how many of them survive verbatim.
+
+Ours gets a fifth of the room that the compressed messages take, and so does plain truncation: the
+beginning, the end, or half of each, whichever keeps most. Hermes' deterministic fallback gets the
+same messages and takes what room it wants. A fact is kept where its text stands in the summary,
+character by character. The formats are in `retention_formats.txt`, which was written before the
+summariser; the held-out sessions have other seeds and other words in the same formats.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from session_core import Compressor, Ledger, SessionDB, StateFolder
+from session_core.compression import boundaries, extractive
+from tests.bench.rows import Answer, Row
+from tests.bench.talk import Message, size, texts
+from tests.bench.working_sessions import HEAD, KINDS, RATIO, TAIL, Session
+
+KEPT = 0.95
+PLAN_S = 2.0
+_AT_ONCE = 1000
+LIMITS = boundaries.Limits(protect_first=HEAD - 1, keep_last=TAIL)
+"""Those of the sessions; the system prompt is kept in any case."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one way to summarise has kept: by kind, of how many characters, in which time."""
+
+    kinds: Counter[str]
+    ratio: float
+    ms: float
+
+    def share(self, of: Counter[str], kind: str | None = None) -> float:
+        """Return the share of all facts, or of one kind."""
+        if kind is None:
+            return self.kinds.total() / of.total()
+        return self.kinds[kind] / of[kind]
+
+
+def rows(name: str, chosen: Sequence[Session], theirs: Answer) -> Iterator[Row]:
+    """Yield what is kept of the facts of these sessions, then by kind, the ratio and the time."""
+    there = Counter(fact.kind for session in chosen for fact in session.facts)
+    ours = _ours(chosen)
+    hermes = _kept(chosen, theirs["summaries"], theirs["ms"])
+    cut_by, cut = max(_cuts(chosen).items(), key=lambda item: item[1].kinds.total())
+    yield Row(
+        what=f"facts kept of {there.total():,}",
+        home=name,
+        ours=_percent(ours.share(there)),
+        theirs=_percent(hermes.share(there)),
+        better=None,
+        target=f">= {KEPT:.0%}",
+        reached=ours.share(there) >= KEPT,
+        note=f"plain truncation {_percent(cut.share(there))} (keeps {cut_by}); "
+        f"{len(chosen)} sessions",
+    )
+    for kind in KINDS:
+        yield _kind_row(name, kind, there, (ours, hermes, cut))
+    yield _ratio_row(name, ours, hermes)
+    yield Row(
+        what="summarise a session",
+        home=name,
+        ours=f"{ours.ms:,.1f} ms",
+        theirs=f"{hermes.ms:,.1f} ms",
+        better=hermes.ms / ours.ms,
+        target="",
+        reached=None,
+        note=f"of {statistics.median(size(session.zone) for session in chosen):,.0f} characters",
+    )
+
+
+def plan_row(home: Path, chosen: Sequence[Session], count: int) -> Row:
+    """Return the row of planning one conversation of so many messages: read, chosen, recorded."""
+    messages = long_conversation(chosen, count)
+    folder = StateFolder(home / "state.db", root=home / "state")
+    with SessionDB(home / "state.db") as db, Ledger(folder) as ledger:
+        for start in range(0, len(messages), _AT_ONCE):
+            page = messages[start : start + _AT_ONCE]
+            db.append_messages("long", page, create={"source": "cli"})
+        began = time.perf_counter()
+        brief = Compressor(db, ledger).plan("long").brief
+        taken = time.perf_counter() - began
+    return Row(
+        what=f"plan {count:,} messages",
+        home="own",
+        ours=f"{taken:.2f} s",
+        theirs="",
+        better=None,
+        target=f"< {PLAN_S:g} s",
+        reached=taken < PLAN_S,
+        note=f"{brief.messages:,} of them to compress, {brief.tokens:,} tokens",
+    )
+
+
+def long_conversation(chosen: Sequence[Session], count: int) -> list[Message]:
+    """Return the sessions one after the other, again and again, each call with an id of its own."""
+    messages = chosen[0].messages[:1]
+    for round_ in range(count):
+        for session in chosen:
+            messages += (_renamed(message, round_) for message in session.messages[1:])
+            if len(messages) >= count:
+                return messages[:count]
+    return messages
+
+
+def _renamed(message: Message, round_: int) -> Message:
+    changed: dict[str, Any] = {}
+    if "tool_call_id" in message:
+        changed["tool_call_id"] = f"{message['tool_call_id']}_{round_}"
+    if "tool_calls" in message:
+        calls = message["tool_calls"]
+        changed["tool_calls"] = [call | {"id": f"{call['id']}_{round_}"} for call in calls]
+    return message | changed
+
+
+def _ours(chosen: Sequence[Session]) -> Kept:
+    summaries, taken = [], []
+    for session in chosen:
+        found = boundaries.choose_range(session.messages, LIMITS)
+        if _span(found) != (session.start, session.end):
+            raise RuntimeError(f"session {session.number} is not compressed where its facts lie")
+        began = time.perf_counter()
+        summaries.append(extractive.summarize(session.zone, session.budget))
+        taken.append((time.perf_counter() - began) * 1000)
+    return _kept(chosen, summaries, statistics.median(taken))
+
+
+def _span(found: boundaries.Range | boundaries.Refused) -> tuple[int, int] | None:
+    return (found.start, found.end) if isinstance(found, boundaries.Range) else None
+
+
+def _cuts(chosen: Sequence[Session]) -> dict[str, Kept]:
+    found: dict[str, list[str]] = {"the beginning": [], "the end": [], "both ends": []}
+    for session in chosen:
+        text, room = transcript(session.zone), session.budget
+        found["the beginning"].append(text[:room])
+        found["the end"].append(text[-room:])
+        found["both ends"].append(text[: room // 2] + text[-(room - room // 2) :])
+    return {name: _kept(chosen, summaries, 0.0) for name, summaries in found.items()}
+
+
+def transcript(messages: Sequence[Message]) -> str:
+    """Return all that was said, called and answered as one text."""
+    return "\n".join(text for message in messages for text in texts(message))
+
+
+def _kept(chosen: Sequence[Session], summaries: Sequence[str], ms: float) -> Kept:
+    kinds = Counter(
+        fact.kind
+        for session, summary in zip(chosen, summaries, strict=True)
+        for fact in session.facts
+        if fact.text in summary
+    )
+    ratios = [
+        size(session.zone) / max(1, len(summary))
+        for session, summary in zip(chosen, summaries, strict=True)
+    ]
+    return Kept(kinds, min(ratios), ms)
+
+
+def _kind_row(name: str, kind: str, there: Counter[str], kept: tuple[Kept, Kept, Kept]) -> Row:
+    ours, hermes, cut = (_percent(each.share(there, kind)) for each in kept)
+    return Row(
+        what=f"  {kind}, of {there[kind]:,}",
+        home=name,
+        ours=ours,
+        theirs=hermes,
+        better=None,
+        target="",
+        reached=None,
+        note=f"plain truncation {cut}",
+    )
+
+
+def _ratio_row(name: str, ours: Kept, hermes: Kept) -> Row:
+    return Row(
+        what="characters before by after, least",
+        home=name,
+        ours=f"{ours.ratio:.2f}",
+        theirs=f"{hermes.ratio:.2f}",
+        better=None,
+        target=f">= {RATIO}",
+        reached=ours.ratio >= RATIO,
+        note="plain truncation has the same room as ours",
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"

@@ -1,0 +1,175 @@
+"""A home with a long conversation, and what it holds as a whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import (
+    Compressor,
+    Hooks,
+    Ledger,
+    NotCompressed,
+    SessionDB,
+    SessionEntry,
+    SessionSource,
+    SessionStore,
+    hookimpl,
+)
+from tests.faults import state as homes
+from tests.homes import connect
+
+SESSION = "20260101_120000_abcdef01"
+CHAT = SessionSource(platform="telegram", chat_id="42", user_id="7", chat_type="dm")
+LAST = 8
+"""How many messages the tests keep at the end."""
+
+
+class Clock:
+    """A time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        """Return it."""
+        return self.now
+
+
+class Told:
+    """A plugin that notes what it is told of compressions."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    @hookimpl
+    def before_compression(self, session_id: str, in_place: bool) -> None:
+        """Note that one begins."""
+        self.calls.append(("before", session_id, in_place))
+
+    @hookimpl
+    def after_compression(
+        self, session_id: str, old_session_id: str, in_place: bool, platform: str
+    ) -> None:
+        """Note what it came to."""
+        self.calls.append(("after", old_session_id, session_id, in_place, platform))
+
+
+@dataclass
+class Chat:
+    """A chat with its home, the ledger beside it and a compressor."""
+
+    db: SessionDB
+    store: SessionStore
+    ledger: Ledger
+    clock: Clock
+    key: str
+    state: Path
+    """Where the ledger keeps its folders."""
+    told: Told = field(default_factory=Told)
+
+    @property
+    def entry(self) -> SessionEntry:
+        """The route, as it is now."""
+        entry = self.store.get(self.key)
+        assert entry is not None
+        return entry
+
+    @property
+    def session_id(self) -> str:
+        """The session that the chat is in now."""
+        return self.entry.session_id
+
+    def compressor(self, **options: Any) -> Compressor:
+        """Another compressor of this home."""
+        hooks = Hooks()
+        hooks.register(self.told)
+        return Compressor(
+            self.db, self.ledger, store=self.store, hooks=hooks, clock=self.clock, **options
+        )
+
+    def say(self, text: str, session_id: str | None = None) -> int:
+        """Append a message of the user."""
+        return int(self.db.append_message(session_id or self.session_id, "user", text))
+
+    def texts(self, session_id: str | None = None) -> list[Any]:
+        """Return what a session says that is live."""
+        return [row["content"] for row in self.db.get_messages(session_id or self.session_id)]
+
+    def whole(self) -> dict[str, Any]:
+        """Return all that an undo has to put back: every table but those of indexes and locks."""
+        hits = self.db.search("ticket", per="message", limit=100).hits
+        return {
+            **tables(self.db.path),
+            "found": [(hit.message_id, hit.compacted) for hit in hits],
+            "damage": self.db.check_integrity(deep=True),
+        }
+
+    def change(self, sql: str, *values: Any) -> None:
+        """Change the home as another program does."""
+        with connect(self.db.path) as connection:
+            connection.execute(sql, values)
+
+    def lease(self, session_id: str) -> None:
+        """Let a process that lives, this one, say that it has a session open."""
+        folder = self.db.path.parent / "runtime"
+        folder.mkdir(exist_ok=True)
+        lease = {"session_id": session_id, "pid": os.getpid(), "surface": "cli"}
+        (folder / "active_sessions.json").write_text(json.dumps([lease]))
+
+
+def tables(path: Path) -> dict[str, Any]:
+    """Return the rows of each table by its primary key."""
+    with homes.connection(path) as opened:
+        found = {
+            name: sorted(map(repr, opened.execute(f'SELECT * FROM "{name}"')))  # noqa: S608 -- names that were read
+            for name in homes.tables(opened)
+            if name != "compression_locks"
+        }
+    found["state_meta"] = [row for row in found["state_meta"] if "mcp_sessions_" not in row]
+    return found
+
+
+def fill(chat: Chat, session_id: str, turns: int = 20) -> None:
+    """Say something: text, a call with its results, parts."""
+    fields = chat.store.session_fields(chat.entry)
+    for turn in range(turns):
+        long = f"ticket ABC-{turn} in src/part_{turn}.py " + "and so on " * 40
+        call = {
+            "id": f"c{turn}",
+            "type": "function",
+            "function": {"name": "look", "arguments": f'{{"at": {turn}}}'},
+        }
+        rows = [
+            {"role": "user", "content": long, "platform_message_id": f"p{turn}"},
+            {"role": "assistant", "content": "", "tool_calls": [call], "reasoning": "hm"},
+            {"role": "tool", "content": long, "tool_call_id": f"c{turn}", "tool_name": "look"},
+            {"role": "assistant", "content": [{"type": "text", "text": long}]},
+        ]
+        chat.db.append_messages(session_id, rows, create=fields)
+
+
+def say_more(chat: Chat) -> None:
+    """Go on talking."""
+    for number in range(15):
+        chat.say(f"and then {number} " + "again " * 50)
+        chat.db.append_message(chat.session_id, "assistant", f"so {number} " + "again " * 50)
+
+
+def refused(code: str) -> Any:
+    """Expect a refusal with that code."""
+    return pytest.raises(NotCompressed, check=lambda error: error.code == code)
+
+
+def short(_: object) -> str:
+    """A summary as a model writes it."""
+    return "They looked at twenty parts, tickets ABC-0 to ABC-19."
+
+
+Summarize = Callable[[Any], Any]

@@ -1,0 +1,149 @@
+"""A summary by a function of the caller's: what it is given, where it runs, how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from session_core import AsyncCompressor, NotCompressed
+from tests.compression.homes import LAST, Chat, refused, say_more, short
+from tests.homes import connect
+
+
+def test_a_function_is_given_the_brief_and_the_messages_in_short(chat: Chat) -> None:
+    given: list[Any] = []
+
+    def note(request: Any) -> str:
+        given.append(request)
+        return "what was said"
+
+    chat.compressor().compress(chat.session_id, note, keep_last=LAST)
+    (request,) = given
+    assert len(request.messages) == request.brief.messages
+    results = [each["content"] for each in request.messages if each["role"] == "tool"]
+    assert all(len(result) <= 400 for result in results)
+
+
+def test_an_earlier_summary_is_beside_the_messages_and_not_among_them(chat: Chat) -> None:
+    chat.compressor().compress(chat.session_id, lambda _: "first: port 5432", keep_last=LAST)
+    say_more(chat)
+    given: list[Any] = []
+    chat.compressor().compress(
+        chat.session_id, lambda request: given.append(request) or "both", keep_last=LAST
+    )
+    (request,) = given
+    assert request.earlier == ("first: port 5432",)
+    assert "5432" not in str(request.messages)
+    assert len(request.messages) < request.brief.messages
+
+
+def test_an_async_function_is_awaited(chat: Chat) -> None:
+    async def summarize(_: object) -> str:
+        return "what a coroutine says"
+
+    chat.compressor().compress(chat.session_id, summarize, keep_last=LAST)
+    assert any("what a coroutine says" in str(text) for text in chat.texts())
+
+
+def test_a_function_that_fails_is_made_good_without_a_model(chat: Chat) -> None:
+    def fail(_: object) -> str:
+        raise ValueError("bad")
+
+    done = chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
+    row = chat.db.get_session(done.session_id)
+    assert row is not None
+    assert done.tokens_after < done.tokens_before
+    assert row["compression_fallback_streak"] == 1
+    assert row["compression_failure_cooldown_until"] == chat.clock.now + 60
+
+
+def test_a_function_without_network_leaves_the_session_as_it_is(chat: Chat) -> None:
+    def fail(_: object) -> str:
+        raise ConnectionError("refused")
+
+    before = chat.texts()
+    with refused("summary_network"):
+        chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
+    assert chat.texts() == before
+    with refused("cooldown"):
+        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST, force=True)
+
+
+def test_the_streak_of_failures_goes_on_in_continuations(chat: Chat) -> None:
+    def fail(_: object) -> str:
+        raise ValueError("bad")
+
+    for streak in (1, 2):
+        done = chat.compressor().compress(
+            chat.session_id, fail, shape="continuation", keep_last=LAST, force=True
+        )
+        row = chat.db.get_session(done.session_id)
+        assert row is not None
+        assert row["compression_fallback_streak"] == streak
+        assert row["compression_failure_cooldown_until"] == chat.clock.now + 60
+        say_more(chat)
+    chat.clock.now += 61
+    with refused("ineffective"):
+        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    done = chat.compressor().compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST, force=True
+    )
+    row = chat.db.get_session(done.session_id)
+    assert row is not None
+    assert not row["compression_fallback_streak"]
+
+
+def test_a_cool_down_is_decided_before_anything_is_planned(chat: Chat) -> None:
+    def fail(_: object) -> str:
+        raise ConnectionError("refused")
+
+    with refused("summary_network"):
+        chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
+    with refused("cooldown"):
+        # What is protected is everything: that would be the refusal of a plan.
+        chat.compressor().compress(chat.session_id, short, keep_last=1000)
+
+
+@pytest.mark.parametrize("summary", ["[REDACTED]", "long " * 100_000])
+def test_a_refused_compression_leaves_no_plan_behind(chat: Chat, summary: str) -> None:
+    with pytest.raises(NotCompressed):
+        chat.compressor().compress(chat.session_id, lambda _: summary, keep_last=LAST)
+    assert plan_states(chat) == ["closed"]
+
+
+def test_a_cool_down_survives_a_restart_and_ends(chat: Chat) -> None:
+    def fail(_: object) -> str:
+        raise ConnectionError("refused")
+
+    with refused("summary_network"):
+        chat.compressor().compress(chat.session_id, fail, keep_last=LAST)
+    chat.clock.now += 31
+    chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    row = chat.db.get_session(chat.session_id)
+    assert row is not None
+    assert row["compression_failure_cooldown_until"] is None
+    assert row["compression_failure_error"] is None
+
+
+@pytest.mark.anyio
+async def test_an_async_function_runs_on_the_loop_of_who_awaits(chat: Chat) -> None:
+    loop, said = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+    async def summarize(_: object) -> str:
+        assert asyncio.get_running_loop() is loop
+        return await said.get()
+
+    compressing = asyncio.ensure_future(
+        AsyncCompressor(chat.compressor()).compress(chat.session_id, summarize, keep_last=LAST)
+    )
+    await said.put("what the loop says")
+    await compressing
+    assert any("what the loop says" in str(text) for text in chat.texts())
+
+
+def plan_states(chat: Chat) -> list[str]:
+    with connect(chat.ledger._make()) as connection:
+        return [state for (state,) in connection.execute("SELECT state FROM plans")]

@@ -1,0 +1,252 @@
+"""Compression while others are there: one that speaks, a second compressor, one that dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Compressor, SessionDB, SessionStore
+from session_core.compression.records import NotCompressed
+from tests.compression.homes import LAST, Chat, short
+
+ROOT = Path(__file__).parents[2]
+COMPRESSIONS = 200
+
+
+class Beside:
+    """Another process on the same home."""
+
+    def __init__(self, chat: Chat, what: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.compression.speaker",
+             str(chat.db.path), chat.session_id, what],
+            cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.hear()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def hear(self) -> str:
+        """Return the next line that it says."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def end(self) -> str:
+        """Let it end; return what it says last."""
+        return self._process.communicate(timeout=60)[0]
+
+    def kill(self) -> None:
+        """End it as `kill -9` does."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.communicate(timeout=60)
+
+
+@contextmanager
+def beside(chat: Chat, what: str) -> Any:
+    other = Beside(chat, what)
+    try:
+        yield other
+    finally:
+        other.kill()
+
+
+# -- one that speaks ---------------------------------------------------------------------------
+
+
+def test_what_another_says_during_two_hundred_compressions_is_there_once(chat: Chat) -> None:
+    before = chat.db.get_messages(chat.session_id, include_inactive=True)
+    compressor, batches = chat.compressor(), []
+    with beside(chat, "speaks") as speaker:
+        while len(batches) < COMPRESSIONS:
+            batches += compress_or_undo(chat, compressor, len(batches))
+        said = json.loads(speaker.end())
+    assert_whole(chat, said)
+    for batch in reversed(batches):
+        if chat.ledger.batch(batch).undone_at is None:
+            compressor.undo(batch)
+    rows = chat.db.get_messages(chat.session_id, include_inactive=True)
+    assert rows[: len(before)] == before
+    assert [[row["id"], row["content"]] for row in rows[len(before) :]] == said
+    assert_counted(chat)
+    assert chat.db.check_integrity(deep=True) == []
+
+
+def compress_or_undo(chat: Chat, compressor: Compressor, number: int) -> list[str]:
+    """Compress in place, and each third time take that back at once."""
+    try:
+        done = compressor.compress(chat.session_id, short, shape="in_place", keep_last=2)
+    except NotCompressed as error:
+        if error.code not in ("nothing_to_win", "not_smaller"):
+            raise
+        return []
+    if number % 3 == 2:
+        compressor.undo(done.batch)
+    return [done.batch]
+
+
+def assert_whole(chat: Chat, said: list[Any]) -> None:
+    """Check that what was said is there, in order, with calls and results together."""
+    contents = [content for _, content in said]
+    rows = chat.db.get_messages(chat.session_id, include_inactive=True)
+    assert {row["content"] for row in rows if str(row["content"]).startswith("said")} == set(
+        contents
+    )
+    live = chat.db.get_messages(chat.session_id)
+    places = [contents.index(row["content"]) for row in live if row["content"] in contents]
+    assert places == sorted(set(places))
+    assert places[-1] == len(contents) - 1
+    waiting: list[str] = []
+    for row in live:
+        if row["role"] == "tool":
+            waiting.remove(row["tool_call_id"])
+            continue
+        assert waiting == []
+        waiting = [call["id"] for call in row["tool_calls"] or ()]
+    assert waiting == []
+    assert_counted(chat)
+
+
+def assert_counted(chat: Chat) -> None:
+    """Check that the counters say what is live."""
+    live = chat.db.get_messages(chat.session_id)
+    calls = sum(len(row["tool_calls"] or ()) for row in live)
+    row = chat.db.get_session(chat.session_id)
+    assert row is not None
+    assert (row["message_count"], row["tool_call_count"]) == (len(live), calls)
+
+
+# -- two compressors ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", ["in_place", "continuation"])
+def test_of_two_compressors_at_once_one_is_refused(chat: Chat, shape: Any) -> None:
+    session_id, both, asked = chat.session_id, threading.Barrier(2), []
+    chat.clock.now += 7200  # so that a second connection is nobody at work
+
+    def summarize(_: object) -> str:
+        asked.append(threading.get_native_id())
+        return "a short summary of the tickets"
+
+    def compress() -> str:
+        with (
+            SessionDB(chat.db.path, clock=chat.clock) as db,
+            SessionStore(chat.db.path.parent / "sessions", db=db) as store,
+        ):
+            other = Compressor(db, chat.ledger, store=store, clock=chat.clock)
+            both.wait()
+            try:
+                other.compress(session_id, summarize, shape=shape, keep_last=LAST)
+            except NotCompressed as error:
+                return error.code
+            return "done"
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = sorted(future.result() for future in [pool.submit(compress) for _ in range(2)])
+    assert ends[0] == "done"
+    assert ends[1] in ("locked", "nothing_to_win")
+    assert len(asked) == 1
+    children = [child["id"] for child in chat.db.children(session_id)]
+    assert children == ([chat.session_id] if shape == "continuation" else [])
+
+
+# -- those that hold the file ------------------------------------------------------------------
+
+
+def test_beside_a_holder_of_an_active_session_there_is_never_a_continuation(chat: Chat) -> None:
+    chat.clock.now = time.time()
+    compressor = chat.compressor()
+    planned = compressor.plan(chat.session_id, shape="continuation", keep_last=LAST)
+    with beside(chat, "holds") as holder:
+        before = chat.whole()
+        for attempt in (
+            lambda: compressor.plan(chat.session_id, shape="continuation", keep_last=LAST),
+            lambda: compressor.compress(chat.session_id, shape="continuation", keep_last=LAST),
+            lambda: compressor.apply(planned.plan),
+        ):
+            with pytest.raises(NotCompressed, match=f"pid {holder.pid}") as refused:
+                attempt()
+            assert refused.value.code == "live"
+        assert chat.whole() == before
+        assert compressor.compress(chat.session_id, keep_last=LAST).shape == "in_place"
+
+
+@pytest.fixture
+def gateway(chat: Chat) -> Any:
+    """A process that looks like a live gateway of this home."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "hermes", "gateway", "run"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+        record = {"pid": process.pid, "kind": "hermes-gateway", "argv": command[3:]}
+        path = chat.db.path.parent / "gateway.pid"
+
+        def lives() -> int:
+            path.write_text(json.dumps(record))
+            return process.pid
+
+        yield lives
+        process.kill()
+
+
+def test_beside_a_live_gateway_there_is_never_a_continuation(chat: Chat, gateway: Any) -> None:
+    compressor, session_id = chat.compressor(), chat.session_id
+    planned = compressor.plan(session_id, shape="continuation", keep_last=LAST)
+    pid, before, route = gateway(), chat.whole(), chat.entry.to_dict()
+    for attempt in (
+        lambda: compressor.compress(session_id, shape="continuation", keep_last=LAST),
+        lambda: compressor.apply(planned.plan),
+    ):
+        with pytest.raises(NotCompressed, match=rf"gateway \(pid {pid}\)") as refused:
+            attempt()
+        assert refused.value.code == "live"
+    assert chat.whole() == before
+    assert compressor.compress(session_id, keep_last=LAST).shape == "in_place"
+    assert chat.entry.to_dict() == route
+
+
+def test_beside_a_live_gateway_a_continuation_is_not_taken_back(chat: Chat, gateway: Any) -> None:
+    compressor, session_id = chat.compressor(), chat.session_id
+    done = compressor.compress(session_id, shape="continuation", keep_last=LAST)
+    pid, before = gateway(), chat.whole()
+    with pytest.raises(NotCompressed, match=f"pid {pid}") as refused:
+        compressor.undo(done.batch)
+    assert refused.value.code == "live"
+    assert chat.whole() == before
+
+
+# -- one that dies -----------------------------------------------------------------------------
+
+
+def test_a_compressor_that_is_killed_over_its_summary_has_changed_nothing(chat: Chat) -> None:
+    """And the next one need not wait until the lock of the dead one has run out."""
+    before = chat.whole()
+    chat.clock.now = time.time()
+    with beside(chat, "compresses") as dying:
+        with pytest.raises(NotCompressed, match=rf"pid {dying.pid}\b") as refused:
+            chat.compressor().compress(chat.session_id, keep_last=2)
+        assert refused.value.code == "locked"
+        dying.kill()
+    assert chat.whole() == before
+    done = chat.compressor().compress(chat.session_id, keep_last=2)
+    assert done.tokens_after < done.tokens_before
+
+
+def test_the_lock_of_another_kind_of_compressor_that_died_runs_out(chat: Chat) -> None:
+    holder = "pid=1:tid=1:agent=another:nonce=1"
+    assert chat.db.try_acquire_compression_lock(chat.session_id, holder)
+    with pytest.raises(NotCompressed, match=r"pid 1\b") as refused:
+        chat.compressor().compress(chat.session_id, keep_last=2)
+    assert refused.value.code == "locked"
+    chat.clock.now += 301
+    assert chat.compressor().compress(chat.session_id, keep_last=2).tokens_after

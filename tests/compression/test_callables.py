@@ -1,0 +1,210 @@
+"""A summary by a function: sync and async, bounded in time, and what follows where it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from session_core.compression import callables
+from session_core.compression.boundaries import Refused
+from session_core.compression.callables import Failure, State
+
+BRIEF = object()
+
+
+def test_a_function_is_given_the_brief_and_its_text_is_returned() -> None:
+    given: list[object] = []
+
+    def summarizer(brief: object) -> str:
+        given.append(brief)
+        return "text"
+
+    assert callables.call(summarizer, BRIEF, 10) == "text"
+    assert given == [BRIEF]
+
+
+async def _slow(brief: object) -> str:
+    await asyncio.sleep(0)
+    return "text"
+
+
+def test_an_async_function_is_called_without_a_loop() -> None:
+    assert callables.call(_slow, BRIEF, 10) == "text"
+
+
+def test_an_async_function_is_called_inside_of_a_loop() -> None:
+    async def main() -> str | Failure:
+        return await asyncio.to_thread(callables.call, _slow, BRIEF, 10)
+
+    async def blocking() -> str | Failure:
+        return callables.call(_slow, BRIEF, 10)
+
+    assert asyncio.run(main()) == "text"
+    assert asyncio.run(blocking()) == "text"
+
+
+def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
+    async def main() -> str | Failure:
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+        async def of_this_loop(_: object) -> str:
+            assert asyncio.get_running_loop() is loop
+            return await queue.get()
+
+        asked = asyncio.create_task(
+            asyncio.to_thread(callables.call, of_this_loop, BRIEF, 10, loop)
+        )
+        await queue.put("text")
+        return await asked
+
+    assert asyncio.run(main()) == "text"
+
+
+def test_a_function_that_hangs_is_left_behind() -> None:
+    release = threading.Event()
+    try:
+        failure = callables.call(lambda _: str(release.wait(60)), BRIEF, 0.05)
+    finally:
+        release.set()
+    assert failure == Failure("timeout", "no summary within 0.05 s")
+
+
+def test_an_async_function_that_hangs_is_cancelled() -> None:
+    cancelled = threading.Event()
+
+    async def hang(brief: object) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return ""
+
+    assert callables.call(hang, BRIEF, 0.05) == Failure("timeout", "no summary within 0.05 s")
+    assert cancelled.wait(10)
+
+
+@pytest.mark.parametrize("result", [None, "", " \n", 7, ["text"]])
+def test_what_is_no_text_is_a_failure(result: Any) -> None:
+    failure = callables.call(lambda _: result, BRIEF, 10)
+    assert failure == Failure("other", "the summarizer returned no text")
+
+
+class APIConnectionError(Exception):
+    """As the clients of models name theirs."""
+
+
+class AuthenticationError(Exception):
+    """As above."""
+
+
+class StatusError(Exception):
+    """As above, with a status."""
+
+    def __init__(self, status: int, message: str = "") -> None:
+        super().__init__(message)
+        self.status_code = status
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (RuntimeError("No LLM provider configured for this task"), "no_provider"),
+        (TimeoutError(), "timeout"),
+        (RuntimeError("Request timed out."), "timeout"),
+        (StatusError(504), "timeout"),
+        (StatusError(429, "slow down"), "timeout"),
+        (StatusError(429, "You exceeded your current quota"), "quota"),
+        (StatusError(402), "quota"),
+        (StatusError(401), "authentication"),
+        (StatusError(403), "authentication"),
+        (AuthenticationError("nope"), "authentication"),
+        (RuntimeError("Incorrect API key provided"), "authentication"),
+        (json.JSONDecodeError("Expecting value", "", 0), "stream"),
+        (RuntimeError("peer closed connection without sending complete message"), "stream"),
+        (RuntimeError("incomplete chunked read"), "stream"),
+        (ConnectionRefusedError(), "network"),
+        (APIConnectionError("Connection error."), "network"),
+        (OSError("Temporary failure in name resolution"), "network"),
+        (ValueError("what?"), "other"),
+        (SystemExit(2), "other"),
+    ],
+)
+def test_an_error_is_told_by_its_type_its_status_and_its_words(
+    error: BaseException, kind: str
+) -> None:
+    def summarizer(brief: object) -> str:
+        raise error
+
+    failure = callables.call(summarizer, BRIEF, 10)
+    assert isinstance(failure, Failure)
+    assert (failure.kind, failure.error) == (kind, error)
+    assert failure.aborts == (kind in ("authentication", "quota", "network"))
+
+
+def test_a_failure_does_not_repeat_a_key() -> None:
+    def summarizer(brief: object) -> str:
+        raise ValueError("bad key sk-abcdefghijklmnopqrstuvwxyz012345, sorry\nand more")
+
+    failure = callables.call(summarizer, BRIEF, 10)
+    assert isinstance(failure, Failure)
+    assert failure.message == "ValueError: bad key …, sorry"
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [
+        ("no_provider", 600),
+        ("timeout", 60),
+        ("stream", 30),
+        ("network", 30),
+        ("authentication", 60),
+        ("quota", 60),
+        ("other", 60),
+    ],
+)
+def test_each_kind_of_failure_has_its_cooldown(kind: callables.FailureKind, seconds: float) -> None:
+    state = callables.failed(State(streak=1), Failure(kind, "m"), 1000.0)
+    assert state.cooldown_until == 1000.0 + seconds
+    assert state.streak == 1
+
+
+def test_timeouts_in_a_row_cool_down_longer_and_others_begin_anew() -> None:
+    timeout = Failure("timeout", "m")
+    state = State()
+    waits = []
+    for _ in range(4):
+        state = callables.failed(state, timeout, 0.0)
+        waits.append(state.cooldown_until)
+    assert waits == [60.0, 300.0, 900.0, 900.0]
+    other = callables.failed(state, Failure("other", "m"), 0.0)
+    assert callables.failed(other, timeout, 0.0).cooldown_until == 60.0
+
+
+def test_a_cooldown_refuses_until_it_is_over() -> None:
+    state = State(1060.0, "stream: x")
+    assert callables.decide(state, 1000.0) == Refused(
+        "cooldown", "summaries failed (stream: x); wait 60 s, or force it"
+    )
+    assert callables.decide(state, 1060.0) is None
+
+
+def test_two_fallbacks_in_a_row_refuse_without_an_end() -> None:
+    assert callables.decide(State(streak=1), 0.0) is None
+    refused = callables.decide(State(streak=2), 0.0)
+    assert refused is not None
+    assert refused.code == "ineffective"
+
+
+def test_who_insists_is_never_refused() -> None:
+    assert callables.decide(State(2000.0, "x", 5), 0.0, force=True) is None
+
+
+def test_a_state_is_what_stands_in_the_row() -> None:
+    state = State(12.5, "other: x", 1)
+    assert State.of(state.columns()) == state
+    assert State.of({}) == State()

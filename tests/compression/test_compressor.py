@@ -1,0 +1,428 @@
+"""`Compressor`: what is planned, what it comes to in both shapes, and why it is refused."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import (
+    AsyncCompressor,
+    Changed,
+    Compressor,
+    Conflict,
+    InvalidInput,
+    Ledger,
+    NotCompressed,
+    NotFound,
+    StateFolder,
+)
+from session_core.compression import placement, summaries
+from tests.compression.conversations import faults
+from tests.compression.homes import LAST, Chat, refused, say_more, short
+
+SHAPES = ("in_place", "continuation")
+
+
+# -- plans -----------------------------------------------------------------------------------
+
+
+def test_a_plan_says_what_a_summary_of_it_has_to_hold(chat: Chat) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    brief = planned.brief
+    rows = chat.db.get_messages(chat.session_id)
+    between = [row["id"] for row in rows if brief.from_id <= row["id"] <= brief.to_id]
+    assert len(between) == brief.messages
+    assert brief.tokens > brief.target_chars / 4 > 0
+    assert len(brief.digest) <= brief.target_chars
+    assert brief.must_survive
+    assert planned.expires_at == chat.clock.now + 86_400
+
+
+def test_planning_changes_nothing_in_the_home(chat: Chat) -> None:
+    before = chat.whole()
+    chat.compressor().plan(chat.session_id, keep_last=LAST)
+    assert chat.whole() == before
+
+
+def test_a_plan_of_an_unknown_session_is_not_found(chat: Chat) -> None:
+    with pytest.raises(NotFound):
+        chat.compressor().plan("nobody")
+
+
+def test_a_plan_of_something_else_is_not_applied(chat: Chat) -> None:
+    plan = chat.ledger.add_plan("prune", [], None)
+    with pytest.raises(InvalidInput, match="prune"):
+        chat.compressor().apply(plan.handle)
+
+
+def test_a_plan_runs_out_after_a_day(chat: Chat) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    chat.clock.now += 86_401
+    before = chat.whole()
+    with pytest.raises(Conflict, match="expired"):
+        chat.compressor().apply(planned.plan, "short")
+    assert chat.whole() == before
+
+
+# -- both shapes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: Any) -> None:
+    old = chat.session_id
+    rows = chat.db.get_messages_as_conversation(old)
+    planned = chat.compressor().plan(old, shape=shape, keep_last=LAST)
+    start = len(chat.db.get_messages(old)) - LAST - planned.brief.messages
+    done = chat.compressor().apply(planned.plan, "what was said")
+    after = chat.db.get_messages_as_conversation(done.session_id)
+    made = len(after) - start - LAST
+    assert after[:start] == rows[:start]
+    assert after[-LAST:] == rows[-LAST:]
+    said = [summaries.read(message) for message in after[start : start + made]]
+    assert [found.text for found in said if found] == ["what was said"]
+    assert faults(after) == []
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_answer_is_true(chat: Chat, shape: Any) -> None:
+    old, before = chat.session_id, chat.db.revision(chat.session_id)
+    done = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
+    assert (done.shape, done.old_session_id) == (shape, old)
+    assert (done.session_id == old) is (shape == "in_place")
+    assert done.tokens_after < done.tokens_before
+    assert (done.before, done.after) == (before, chat.db.revision(done.session_id))
+    assert done.retention.found >= done.retention.kept > 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_counters_titles_and_search_agree_afterwards(chat: Chat, shape: Any) -> None:
+    chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    assert chat.db.drifted_sessions() == []
+    assert chat.db.check_integrity(deep=True) == []
+    lines = chat.db.list_sessions().items
+    assert [line.id for line in lines] == [chat.session_id]
+    hits = chat.db.search("ABC-3", per="message").hits
+    assert len([hit for hit in hits if hit.role == "tool"]) == 1
+
+
+def test_a_continuation_carries_the_chat_over(chat: Chat) -> None:
+    old = chat.session_id
+    chat.db.update_session(old, cwd="/src/shop", git_branch="main", system_prompt="be kind")
+    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    parent, child = chat.db.get_session(old), chat.db.get_session(done.session_id)
+    assert parent is not None
+    assert child is not None
+    carried = [
+        *("source", "session_key", "chat_id", "user_id", "chat_type", "thread_id"),
+        *("display_name", "origin_json", "cwd", "git_branch", "system_prompt", "model"),
+    ]
+    assert {name: child[name] for name in carried} == {name: parent[name] for name in carried}
+    assert (parent["end_reason"], child["ended_at"]) == ("compression", None)
+    assert (parent["title"], child["title"]) == ("Trip", "Trip #2")
+    assert chat.session_id == done.session_id
+    assert chat.db.link_kind(done.session_id) == "continuation"
+    assert chat.store.get_or_create_session(_source(chat)).session_id == done.session_id
+
+
+@pytest.mark.parametrize("marker", ["_branched_from", "_delegate_from"])
+def test_what_continues_a_branch_is_a_continuation(chat: Chat, marker: str) -> None:
+    old = chat.session_id
+    chat.db.update_session(old, model_config={marker: "x", "temperature": 1})
+    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    assert chat.db.link_kind(done.session_id) == "continuation"
+    row = chat.db.get_session(done.session_id)
+    assert row is not None
+    assert row["model_config"] == '{"temperature": 1}'
+
+
+def test_the_mirror_follows_a_continuation_before_it_returns(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    folder = chat.db.folder
+    assert folder is not None
+    assert done.session_id in (folder / "sessions" / "sessions.json").read_text()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_hooks_are_told_before_and_after(chat: Chat, shape: Any) -> None:
+    old = chat.session_id
+    done = chat.compressor().compress(old, short, shape=shape, keep_last=LAST)
+    in_place = shape == "in_place"
+    assert chat.told.calls == [
+        ("before", old, in_place),
+        ("after", old, done.session_id, in_place, "telegram"),
+    ]
+
+
+def test_running_it_twice_is_the_same_as_once(chat: Chat) -> None:
+    compressor = chat.compressor()
+    compressor.compress(chat.session_id, short, keep_last=LAST)
+    once = chat.whole()
+    with refused("nothing_to_win"):
+        compressor.compress(chat.session_id, short, keep_last=LAST)
+    assert chat.whole() == once
+
+
+def test_a_plan_that_was_applied_answers_what_it_came_to(chat: Chat) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    done = chat.compressor().apply(planned.plan, "what was said")
+    once = chat.whole()
+    assert chat.compressor().apply(planned.plan, "something else") == done
+    assert chat.whole() == once
+
+
+def test_a_compression_parent_is_compressed_at_its_tip(chat: Chat) -> None:
+    old = chat.session_id
+    tip = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST).session_id
+    for number in range(30):
+        chat.say(f"and then {number} " + "again " * 50)
+    assert chat.compressor().compress(old, short, keep_last=LAST).session_id == tip
+
+
+def test_an_earlier_summary_is_replaced_by_one_that_updates_it(chat: Chat) -> None:
+    chat.compressor().compress(chat.session_id, lambda _: "first: ABC-1", keep_last=LAST)
+    for number in range(30):
+        chat.say(f"and then {number} " + "again " * 50)
+    chat.compressor().compress(chat.session_id, keep_last=LAST)
+    rows = chat.db.get_messages(chat.session_id)
+    found = [text for row in rows if (text := summaries.read(row))]
+    assert len(found) == 1
+    assert "ABC-1" in found[0].text
+
+
+# -- what happens meanwhile ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_was_said_since_the_plan_joins_the_tail(chat: Chat, shape: Any) -> None:
+    planned = chat.compressor().plan(chat.session_id, shape=shape, keep_last=LAST)
+    chat.say("said meanwhile")
+    done = chat.compressor().apply(planned.plan, "what was said")
+    assert chat.texts(done.session_id)[-1] == "said meanwhile"
+
+
+@pytest.mark.parametrize("change", ["rewind", "edit", "replace", "compact"])
+def test_a_range_that_was_changed_is_planned_again(chat: Chat, change: str) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    rows = chat.db.get_messages(chat.session_id)
+    if change == "rewind":
+        chat.db.rewind_to_message(chat.session_id, rows[8]["id"])
+    elif change == "replace":
+        chat.db.replace_messages(chat.session_id, [dict(row) for row in rows])
+    elif change == "compact":
+        chat.db.archive_and_compact(chat.session_id, [dict(row) for row in rows[4:]])
+    else:
+        sql = "UPDATE messages SET content = 'edited' WHERE id = ?"
+        chat.db._write(lambda handle: handle.run(sql, (rows[8]["id"],)))
+    before = chat.whole()
+    with pytest.raises(Changed):
+        chat.compressor().apply(planned.plan, "what was said")
+    assert chat.whole() == before
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_range_that_changes_while_it_is_summarised_is_summarised_again(
+    chat: Chat, shape: Any
+) -> None:
+    calls = []
+
+    def slow(request: Any) -> str:
+        calls.append(request.brief.messages)
+        if len(calls) == 1:
+            middle = chat.db.get_messages(chat.session_id)[40]
+            chat.db.rewind_to_message(chat.session_id, middle["id"])
+        return "what was said"
+
+    chat.compressor().compress(chat.session_id, slow, shape=shape, keep_last=LAST)
+    assert len(calls) == 2
+
+
+def test_one_that_changes_again_and_again_is_left_alone(chat: Chat) -> None:
+    def restless(_: object) -> str:
+        sql = "UPDATE messages SET content = content || '!' WHERE role = 'user'"
+        chat.db._write(lambda handle: handle.run(sql))
+        return "what was said"
+
+    with refused("changed"):
+        chat.compressor().compress(chat.session_id, restless, keep_last=LAST)
+    assert chat.db.revision(chat.session_id).compacted == 0
+
+
+def test_a_second_compressor_is_refused_while_one_is_at_work(chat: Chat) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_: object) -> str:
+        begun.set()
+        go_on.wait(20)
+        return "what was said"
+
+    results: list[Any] = []
+    first = threading.Thread(
+        target=lambda: results.append(
+            chat.compressor().compress(chat.session_id, slow, keep_last=LAST)
+        )
+    )
+    first.start()
+    try:
+        assert begun.wait(20)
+        with refused("locked"):
+            chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    finally:
+        go_on.set()
+        first.join(20)
+    assert [done.session_id for done in results] == [chat.session_id]
+    assert chat.db.get_compression_lock_holder(chat.session_id) is None
+
+
+def test_a_lock_that_was_lost_while_a_summary_was_written_commits_nothing(chat: Chat) -> None:
+    def too_slow(_: object) -> str:
+        chat.clock.now += 1000
+        assert chat.db.try_acquire_compression_lock(chat.session_id, "another")
+        return "what was said"
+
+    before = chat.whole()
+    with refused("locked"):
+        chat.compressor().compress(chat.session_id, too_slow, keep_last=LAST)
+    assert chat.whole() == before
+    assert chat.db.get_compression_lock_holder(chat.session_id) == "another"
+
+
+def test_what_was_said_since_the_plan_may_be_too_much_for_its_shape(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    touched = planned.brief.messages + 2 * LAST
+    say_more(chat)
+    row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
+    monkeypatch.setattr(placement, "MOST_S", (touched + 10) * row_s)
+    before = chat.whole()
+    with refused("too_large"):
+        chat.compressor().apply(planned.plan, "what was said")
+    assert chat.whole() == before
+
+
+def test_what_is_said_while_a_summary_is_written_may_change_the_shape(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(request: Any) -> str:
+        row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
+        monkeypatch.setattr(placement, "MOST_S", (request.brief.messages + 2 * LAST + 10) * row_s)
+        say_more(chat)
+        return "what was said"
+
+    done = chat.compressor().compress(chat.session_id, slow, keep_last=LAST)
+    assert done.shape == "continuation"
+
+
+def test_one_plan_that_several_apply_at_once_is_applied_once(chat: Chat) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    begin = threading.Barrier(4)
+
+    def apply(_: int) -> Any:
+        compressor = chat.compressor()
+        begin.wait(20)
+        return compressor.apply(planned.plan, "what was said")
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(apply, range(4)))
+    assert len({done.batch for done in results}) == 1
+    assert len(chat.ledger.audited().items) == 1
+
+
+# -- refusals --------------------------------------------------------------------------------
+
+
+def test_an_ended_session_is_refused(chat: Chat) -> None:
+    chat.db.end_session(chat.session_id, "user_exit")
+    with refused("ended"):
+        chat.compressor().plan(chat.session_id)
+
+
+def test_a_short_conversation_is_refused(chat: Chat) -> None:
+    chat.db.append_message("short", "user", "hello", create={"source": "cli"})
+    with refused("nothing_to_win"):
+        chat.compressor().plan("short")
+
+
+@pytest.mark.parametrize(
+    ("summary", "code"),
+    [
+        ("", "empty_summary"),
+        ("  \n", "empty_summary"),
+        ("the key is [REDACTED]", "redacted_summary"),
+        ("long " * 100_000, "not_smaller"),
+    ],
+)
+def test_a_summary_that_is_none_or_no_shorter_is_refused(
+    chat: Chat, summary: str, code: str
+) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    before = chat.whole()
+    with refused(code):
+        chat.compressor().apply(planned.plan, summary)
+    assert chat.whole() == before
+    assert chat.compressor().apply(planned.plan, "a better one").session_id == chat.session_id
+
+
+def test_a_shape_that_there_is_not_is_an_argument_that_is_wrong(chat: Chat) -> None:
+    for attempt in (chat.compressor().plan, chat.compressor().compress):
+        with pytest.raises(InvalidInput, match="in_place"):
+            attempt(chat.session_id, shape="weird")
+
+
+def test_a_ledger_of_another_home_is_refused(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "another").mkdir()
+    with (
+        Ledger(StateFolder(tmp_path / "another" / "state.db")) as ledger,
+        pytest.raises(InvalidInput, match="another home"),
+    ):
+        Compressor(chat.db, ledger)
+
+
+@pytest.mark.parametrize(
+    ("summary", "what"),
+    [
+        ("", "write one"),
+        ("the key is [REDACTED]", r"mark \[REDACTED\]"),
+        ("long " * 100_000, r"write at most [\d,]+ characters"),
+    ],
+)
+def test_a_refusal_says_what_to_do(chat: Chat, summary: str, what: str) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    with pytest.raises(NotCompressed, match=what):
+        chat.compressor().apply(planned.plan, summary)
+
+
+def test_where_nothing_is_to_be_won_it_is_said_how_there_would_be(chat: Chat) -> None:
+    with pytest.raises(NotCompressed, match="keep_last"):
+        chat.compressor().plan(chat.session_id, keep_last=1000)
+
+
+def test_a_summary_in_a_script_with_a_token_a_character_is_as_much_shorter(chat: Chat) -> None:
+    for turn in range(60):
+        text = f"请看一下第{turn}个文件的配置。我们需要仔细检查数据库的结构并且决定下一步怎么做。"
+        chat.db.append_message("cjk", "user", text * 3, create={"source": "cli"})
+        chat.db.append_message("cjk", "assistant", f"好的。第{turn}个服务的端口。" * 9)
+    compressor = chat.compressor()
+    brief = compressor.plan("cjk", keep_last=LAST).brief
+    assert 0 < brief.target_chars <= brief.tokens / 2
+    done = compressor.compress("cjk", keep_last=LAST)
+    assert done.tokens_after < done.tokens_before * 0.7
+
+
+@pytest.mark.anyio
+async def test_the_async_face_does_the_same(chat: Chat) -> None:
+    compressor = AsyncCompressor(chat.compressor())
+    planned = await compressor.plan(chat.session_id, keep_last=LAST)
+    done = await compressor.apply(planned.plan, "what was said")
+    await compressor.undo(done.batch)
+    assert len(chat.texts()) == 80
+
+
+def _source(chat: Chat) -> Any:
+    origin = chat.entry.origin
+    assert origin is not None
+    return origin

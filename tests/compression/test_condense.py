@@ -1,0 +1,128 @@
+"""What a summariser reads: short where it may be, and never the original."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from session_core.compression.condense import condense, describe
+from session_core.compression.shapes import Call
+from tests.compression.conversations import IMAGE, Shape, answered, called
+
+LONG = "\n  first line\nsecond\n" + "x" * 979
+
+
+def read(shape: Shape, *results: str) -> list[Any]:
+    """What is read of the results of calls that all read the same file."""
+    messages = []
+    for at, text in enumerate(results):
+        messages += [called(shape, [f"c{at}"], None, "src/app.py")]
+        messages += answered(shape, [(f"c{at}", text)])
+    contents = [message["content"] for message in condense(messages)[1::2]]
+    return contents if shape == "openai" else [content[0]["content"] for content in contents]
+
+
+@pytest.mark.parametrize("shape", ["openai", "anthropic"])
+def test_a_long_result_is_a_line_and_a_repeated_one_a_reference(shape: Shape) -> None:
+    call = "read_file(path=src/app.py)"
+    assert read(shape, LONG, "short", LONG) == [
+        f"[{call}: 1,000 characters, beginning: first line]",
+        "short",
+        f"[{call}: the same 1,000 characters as from {call} above]",
+    ]
+
+
+def test_a_result_of_200_characters_is_whole_and_one_of_201_is_not() -> None:
+    assert read("openai", "x" * 200) == ["x" * 200]
+    assert read("openai", "x" * 201)[0].startswith("[read_file(path=src/app.py): 201 characters")
+
+
+def test_a_result_shorter_than_the_line_for_it_is_whole() -> None:
+    messages = [called("openai", ["a"], None, "p" * 90), *answered("openai", [("a", "x" * 210)])]
+    assert condense(messages)[1]["content"] == "x" * 210
+
+
+def test_a_result_of_nobody_is_named_by_its_tool() -> None:
+    stray = {"role": "tool", "tool_call_id": None, "tool_name": "grep", "content": LONG}
+    nameless = {"role": "tool", "content": "y" + LONG}
+    lines = [message["content"] for message in condense([stray, nameless])]
+    assert lines == [
+        "[grep: 1,000 characters, beginning: first line]",
+        "[tool: 1,001 characters, beginning: y]",
+    ]
+
+
+def test_images_are_a_word() -> None:
+    user = {"role": "user", "content": [{"type": "text", "text": "see"}, IMAGE]}
+    tool = {"role": "tool", "content": [{"type": "text", "text": LONG}, IMAGE]}
+    small = {"role": "tool", "content": [IMAGE]}
+    word = {"type": "text", "text": "[image]"}
+    read_user, read_tool, read_small = condense([user, tool, small])
+    assert read_user["content"] == [{"type": "text", "text": "see"}, word]
+    assert read_tool["content"] == "[tool: 1,000 characters, beginning: first line] [image]"
+    assert read_small["content"] == [word]
+
+
+def test_other_parts_without_text_are_their_kind() -> None:
+    parts = [{"type": "document", "source": "x" * 9000}, "text", {}]
+    (copy,) = condense([{"role": "user", "content": parts}])
+    assert copy["content"] == [{"type": "text", "text": "[document]"}, "text", {}]
+
+
+def test_long_arguments_are_trimmed_and_stay_json() -> None:
+    given = {"path": "src/app.py", "content": "x" * 5000, "mode": 7}
+    message = called("openai", ["a"], None)
+    message["tool_calls"][0]["function"]["arguments"] = json.dumps(given)
+    (copy,) = condense([message])
+    assert json.loads(copy["tool_calls"][0]["function"]["arguments"]) == {
+        "path": "src/app.py",
+        "content": "x" * 100 + "… (4,900 more characters)",
+        "mode": 7,
+    }
+
+
+def test_long_arguments_of_a_tool_use_stay_a_mapping() -> None:
+    message = called("anthropic", ["a"], "so", path="x" * 5000)
+    (copy,) = condense([message])
+    use = copy["content"][1]
+    assert use["input"] == {"path": "x" * 100 + "… (4,900 more characters)"}
+    assert (use["id"], use["name"]) == ("a", "read_file")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "{no json " + "x" * 5000,
+        json.dumps(list(range(1000))),
+        json.dumps({f"key{i}": [{"a": "x" * 90}] for i in range(50)}),
+        json.dumps("x" * 5000),
+    ],
+)
+def test_any_long_arguments_become_short(given: str) -> None:
+    message = called("openai", ["a"], None)
+    message["tool_calls"][0]["function"]["arguments"] = given
+    (copy,) = condense([message])
+    assert len(copy["tool_calls"][0]["function"]["arguments"]) < 600
+
+
+def test_arguments_nested_deep_are_cut_as_text() -> None:
+    deep = {"a": {"b": {"c": {"d": {"e": "x" * 5000}}}}}
+    (copy,) = condense([{"role": "assistant", "tool_calls": [{"id": "a", "arguments": deep}]}])
+    text = '{"e": "' + "x" * 93 + "… (4,909 more characters)"
+    assert copy["tool_calls"][0]["arguments"] == {"a": {"b": {"c": {"d": text}}}}
+
+
+def test_words_are_whole_and_what_nobody_reads_is_left_out() -> None:
+    said = {"id": 4, "role": "assistant", "content": "x" * 9000, "timestamp": 1.5}
+    row = {**said, "reasoning": "y" * 9000, "active": 1, "tool_calls": None}
+    assert condense([row]) == [said]
+
+
+def test_a_call_is_described_in_short() -> None:
+    long = json.dumps({"command": "make\n  test", "env": {"A": "b"}, "text": "x" * 500})
+    assert describe(Call((), "run", long)) == (
+        'run(command=make test, env={"A": "b"}, text=' + "x" * 60 + "…)"
+    )
+    assert describe(Call((), "", "no json")) == "tool(no json)"

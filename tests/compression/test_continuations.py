@@ -1,0 +1,155 @@
+"""A continuation: what goes over to it, and when there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import (
+    Changed,
+    Compressor,
+    Hooks,
+    NotCompressed,
+    SessionSource,
+    Undone,
+    Unsupported,
+    hookimpl,
+)
+from session_core.compression import change, commit
+from tests.compression.homes import LAST, Chat, short
+
+SHAPES = ("in_place", "continuation")
+OTHER = SessionSource(platform="discord", chat_id="9", user_id="7", chat_type="dm")
+
+
+def go_on(chat: Chat) -> Any:
+    return chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+
+
+def row_of(chat: Chat, session_id: str) -> dict[str, Any]:
+    return {**(chat.db.get_session(session_id) or {})}
+
+
+def test_all_chats_that_are_in_the_session_go_over(chat: Chat) -> None:
+    old, other = chat.session_id, chat.store.get_or_create_session(OTHER).session_key
+    chat.store.switch_session(other, old)
+    before = chat.whole()
+    done = go_on(chat)
+    assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {done.session_id}
+    assert isinstance(chat.compressor().undo(done.batch), Undone)
+    assert chat.whole() == before
+
+
+def test_a_chat_that_comes_meanwhile_is_not_left_behind(chat: Chat) -> None:
+    other = chat.store.get_or_create_session(OTHER).session_key
+
+    class Guest:
+        """Brings another chat into the session just before it is changed."""
+
+        @hookimpl
+        def before_compression(self, session_id: str) -> None:
+            chat.store.switch_session(other, session_id)
+
+    done = compressor_with(chat, Guest()).compress(
+        chat.session_id, short, shape="continuation", keep_last=LAST
+    )
+    assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {done.session_id}
+
+
+def test_every_column_goes_over_but_what_is_a_session_s_own(chat: Chat) -> None:
+    old = chat.session_id
+    given = {
+        "archived": 1,
+        "handoff_state": "pending",
+        "handoff_platform": "discord",
+        "billing_provider": "someone",
+        "billing_mode": "flat",
+        "compression_failure_error": "no network",
+        "compression_fallback_streak": 1,
+        "system_prompt": "be kind",
+    }
+    own = {"input_tokens": 5, "api_call_count": 7, "rewind_count": 2, "estimated_cost_usd": 1.5}
+    chat.db.put_session_fields(old, {**given, **own})
+    done = chat.compressor().compress(old, shape="continuation", keep_last=LAST)
+    child = row_of(chat, done.session_id)
+    assert {name: child[name] for name in given} == given
+    assert [child[name] or 0 for name in own] == [0] * len(own)
+    assert row_of(chat, old)["handoff_state"] is None
+    assert chat.compressor().undo(done.batch)
+    assert {name: row_of(chat, old)[name] for name in given} == given
+
+
+def test_a_goal_goes_over_and_comes_back(chat: Chat) -> None:
+    old = chat.session_id
+    chat.db.set_meta(f"goal:{old}", '{"goal": "ship"}')
+    before = chat.whole()
+    done = go_on(chat)
+    assert chat.db.get_meta(f"goal:{done.session_id}") == '{"goal": "ship"}'
+    assert chat.db.get_meta(f"goal:{old}") is None
+    chat.compressor().undo(done.batch)
+    assert chat.whole() == before
+
+
+def test_a_session_of_a_tool_gets_no_continuation(chat: Chat) -> None:
+    chat.db.put_session_fields(chat.session_id, {"source": "tool"})
+    with pytest.raises(NotCompressed, match="use in_place") as refused:
+        go_on(chat)
+    assert refused.value.code == "tool"
+    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    assert done.shape == "in_place"
+
+
+def test_where_another_session_would_be_taken_for_it_there_is_none(chat: Chat) -> None:
+    old = chat.session_id
+    chat.db.create_session("sibling", "telegram", parent_session_id=old)
+    chat.db.append_message("sibling", "user", "later", timestamp=4_000_000_000.0)
+    before = chat.whole()
+    with pytest.raises(NotCompressed, match="use in_place") as refused:
+        go_on(chat)
+    assert refused.value.code == "fork"
+    assert chat.whole() == before
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("place", [0, 20])
+@pytest.mark.parametrize("again", [4000, 1])
+def test_a_row_that_changes_just_before_is_noticed(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, shape: Any, place: int, again: int
+) -> None:
+    for module in (change, commit):
+        monkeypatch.setattr(module, "AGAIN", again)
+    changed = chat.db.get_messages(chat.session_id)[place]["id"]
+
+    class Editor:
+        """Edits a message while a summary is about to be put in its place."""
+
+        @hookimpl
+        def before_compression(self) -> None:
+            chat.change("UPDATE messages SET content = 'edited' WHERE id = ?", changed)
+
+    compressor = compressor_with(chat, Editor())
+    planned = compressor.plan(chat.session_id, shape=shape, keep_last=LAST)
+    with pytest.raises(Changed):
+        compressor.apply(planned.plan, "what was said")
+    assert "edited" in chat.texts()
+    assert len(chat.texts()) == 80
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_that_a_home_does_not_allow_twice_are_said_to_be(chat: Chat, shape: Any) -> None:
+    table = "messages" if shape == "in_place" else "sessions"
+    chat.change(f"ALTER TABLE {table} ADD COLUMN uid")
+    chat.change(f"CREATE UNIQUE INDEX uids ON {table} (uid)")
+    chat.change(f"UPDATE {table} SET uid = 'u' || id")  # noqa: S608 -- of this test
+    before = chat.whole()
+    with pytest.raises(Unsupported, match=f"the same {table}.uid"):
+        chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    assert chat.whole() == before
+
+
+def compressor_with(chat: Chat, plugin: object) -> Compressor:
+    """A compressor with hooks of its own."""
+    hooks = Hooks()
+    hooks.register(plugin)
+    return Compressor(chat.db, chat.ledger, store=chat.store, hooks=hooks, clock=chat.clock)

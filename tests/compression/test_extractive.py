@@ -1,0 +1,362 @@
+"""The summary without a model: within its budget, verbatim, deterministic, facts before noise."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from session_core.compression import extractive, passages, reading, summaries
+from session_core.compression.extractive import NO_ROOM, NOTHING, SECTIONS, summarize
+
+Message = dict[str, Any]
+
+
+def user(text: Any) -> Message:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: Any) -> Message:
+    return {"role": "assistant", "content": text}
+
+
+def call(number: int, arguments: dict[str, Any]) -> Message:
+    function = {"name": "terminal", "arguments": json.dumps(arguments)}
+    calls = [{"id": f"c{number}", "type": "function", "function": function}]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(number: int, text: str) -> Message:
+    return {"role": "tool", "tool_call_id": f"c{number}", "content": text}
+
+
+def log(lines: int, seed: int = 0) -> str:
+    rng = random.Random(seed)
+    return "\n".join(
+        f"2026-03-0{rng.randint(1, 9)}T1{rng.randint(0, 9)}:00:00Z INFO relay-{rng.randint(1, 9)} "
+        f"handled request {rng.randint(10_000, 99_999)} in {rng.randint(1, 900)} ms"
+        for _ in range(lines)
+    )
+
+
+def listing(files: int) -> str:
+    rng = random.Random(files)
+    words = ["audio", "beacon", "cactus", "delta", "ember", "fjord", "garnet", "harbor", "iris"]
+    return "\n".join(
+        f"src/{rng.choice(words)}/{rng.choice(words)}_{rng.choice(words)}.py" for _ in range(files)
+    )
+
+
+def items(summary: str) -> list[str]:
+    return [line.removeprefix("- ") for line in summary.splitlines() if line.startswith("- ")]
+
+
+def test_nothing_said_is_said_so() -> None:
+    assert summarize([], 100) == NOTHING
+    assert summarize([user(""), assistant(None)], 100) == NOTHING
+    assert summarize([], 7) == NOTHING[:7]
+    assert summarize([], -1) == ""
+
+
+def test_what_does_not_fit_is_said_so() -> None:
+    assert summarize([user("We decided to keep the importer.")], 40) == NO_ROOM
+
+
+def test_items_stand_under_the_heading_of_what_they_are() -> None:
+    said = [
+        user("Why is checkout slow?"),
+        assistant("We agreed to drop the second cache."),
+        assistant("Next step is a load test."),
+        call(1, {"command": "k6 run checkout.js --vus 50"}),
+        result(1, "TimeoutError: no answer within 30 s"),
+        assistant("It is set in deploy/values.yaml so far."),
+        assistant("The request was req_7Fa93kd."),
+    ]
+    assert summarize(said, 2000) == (
+        "Asked:\n- Why is checkout slow?\n"
+        "Decided:\n- We agreed to drop the second cache.\n"
+        "Open:\n- Next step is a load test.\n"
+        "Errors:\n- TimeoutError: no answer within 30 s\n"
+        "Commands:\n- k6 run checkout.js --vus 50\n"
+        "Files:\n- It is set in deploy/values.yaml so far.\n"
+        "Details:\n- The request was req_7Fa93kd."
+    )
+
+
+def test_the_one_error_in_a_long_log_wins_over_the_log() -> None:
+    error = "2026-03-05T14:00:00Z ERROR relay-3: peer 10.4.0.9 closed the stream"
+    text = f"{log(300)}\n{error}\n{log(300, 1)}"
+    assert "ERROR relay-3: peer 10.4.0.9 closed the stream" in summarize([result(1, text)], 200)
+
+
+def test_the_one_odd_line_in_a_long_log_wins_over_the_log() -> None:
+    odd = "somebody has quarantined src/fjord/iris_cactus.py since yesterday"
+    summary = summarize([result(1, f"{listing(200)}\n{odd}\n{listing(201)}")], 60)
+    assert "src/fjord/iris_cactus.py" in summary
+
+
+def test_a_path_of_a_listing_that_is_used_later_wins_over_the_listing() -> None:
+    listed = f"{listing(200)}\nsrc/harbor/iris_iris.py\n{listing(201)}"
+    said = [call(1, {"path": "src"}), result(1, listed), user("please read iris_iris.py again")]
+    assert "src/harbor/iris_iris.py" in summarize(said, 100)
+
+
+def test_a_line_of_a_log_that_is_used_later_wins_over_the_log() -> None:
+    copied = "\n".join(f"copied /data/in/part_{number}.csv" for number in range(100))
+    said = [result(1, copied), user("I think that part_57.csv is broken")]
+    assert "/data/in/part_57.csv" in summarize(said, 100)
+
+
+def test_a_log_that_a_person_pastes_is_not_what_that_person_says() -> None:
+    text = f"We decided to read these:\n{listing(25)}\nAnd INC-31."
+    found = [(each.speaker, each.text) for each in passages.said(text, "user", 0)]
+    assert found[0] == ("user", "We decided to read these:")
+    assert found[-1] == ("user", "And INC-31.")
+    assert {speaker for speaker, _ in found[1:-1]} == {"result"}
+
+
+def test_an_error_that_a_tool_brings_wins_over_what_the_assistant_names() -> None:
+    error = "TimeoutError: the hub has not answered within the half hour it has"
+    said = [result(1, error), assistant("It may be rel_9x7k2, I think.")]
+    assert error in summarize(said, 90)
+
+
+def test_what_people_say_wins_over_the_assistant_and_that_over_tools() -> None:
+    said = [
+        result(1, "the number is QA-1001"),
+        assistant("I found QA-2002."),
+        user("look at QA-3003"),
+    ]
+    assert "QA-3003" in summarize(said, 25)
+    both = summarize(said, 38)
+    assert "QA-2002" in both
+    assert "QA-1001" not in both
+
+
+def test_each_fact_stands_once() -> None:
+    said = [user("Ticket OPS-77 is about the relay."), *[assistant("OPS-77")] * 5]
+    assert summarize(said, 1000).count("OPS-77") == 1
+
+
+def test_a_lot_of_room_holds_whole_sentences_and_little_holds_facts_alone() -> None:
+    sentence = (
+        "The person on call told me on the phone that it began after 9c31fe0b had been merged."
+    )
+    assert items(summarize([assistant(sentence)], 200)) == [sentence]
+    assert items(summarize([assistant(sentence)], 25)) == ["9c31fe0b"]
+
+
+def test_a_number_goes_with_the_words_beside_it() -> None:
+    sentence = (
+        "There was a long talk in the morning, and at its end all could live with the median of "
+        "the importer is 640 ms after the change, which nobody had thought to be possible."
+    )
+    (item,) = items(summarize([assistant(sentence)], 70))
+    assert "of the importer is 640 ms" in item
+    assert len(item) < 60
+
+
+def test_arguments_of_calls_and_results_that_are_json_are_read() -> None:
+    said = [
+        call(1, {"path": "/srv/päckchen/config.toml", "timeout": 35}),
+        result(1, json.dumps({"output": "done\nwrote build/relay-4.2.tar.gz\n", "exit_code": 0})),
+    ]
+    summary = summarize(said, 500)
+    assert "/srv/päckchen/config.toml" in summary
+    assert "build/relay-4.2.tar.gz" in summary
+    assert "\\n" not in summary
+
+
+def test_both_shapes_of_messages_are_read() -> None:
+    said = [
+        user([{"type": "text", "text": "see INC-31"}, {"type": "image", "source": {}}]),
+        assistant(
+            [
+                {"type": "text", "text": "I look at INC-32."},
+                {"type": "tool_use", "id": "t", "name": "x", "input": {"path": "/var/a/b.log"}},
+            ]
+        ),
+        user([{"type": "tool_result", "tool_use_id": "t", "content": "ValueError: INC-33"}]),
+    ]
+    summary = summarize(said, 500)
+    assert all(text in summary for text in ("INC-31", "INC-32", "/var/a/b.log", "INC-33"))
+
+
+def test_text_without_spaces_is_cut_at_its_sentences() -> None:
+    text = "今天天气很好。我们决定把限额设为250条。然后吃饭。"
+    assert items(summarize([user(text)], 30)) == ["我们决定把限额设为250条。"]
+
+
+def test_what_holds_a_redaction_mark_is_left_out() -> None:
+    said = [user("The key is [REDACTED] for OPS-1."), user("Use OPS-2.")]
+    summary = summarize(said, 500)
+    assert summaries.fault(summary) is None
+    assert items(summary) == ["Use OPS-2."]
+
+
+def test_an_earlier_summary_is_updated() -> None:
+    first = summarize([user("We decided to keep v4 of the relay."), user("Ask about OPS-9.")], 500)
+    second = summarize([user("Now see OPS-10.")], 500, earlier=first)
+    assert sorted(items(second)) == sorted([*items(first), "Now see OPS-10."])
+    assert summarize([], 500, earlier=second) == second
+
+
+def test_a_summary_that_stands_in_the_range_is_read_as_one() -> None:
+    first = "Decided:\n- We keep v4 of the relay."
+    message = summaries.build(first, None, "user")[0]
+    assert summarize([message], 500) == first
+
+
+def test_what_is_out_of_date_makes_room_first() -> None:
+    earlier = "Details:\n- the limit of the relay is 250 rows\n- the quota of the hub is 900 rows"
+    said = [user("the limit of the relay is 400 rows")]
+    summary = summarize(said, 100, earlier=earlier)
+    assert "400 rows" in summary
+    assert "900 rows" in summary
+    assert "250 rows" not in summary
+
+
+def test_a_task_that_was_ticked_off_makes_room_first() -> None:
+    earlier = "Open:\n- [ ] renew the certificate\n- [ ] rename the bucket"
+    said = [assistant("- [x] renew the certificate"), user("the bucket is rel-eu-7")]
+    summary = summarize(said, 75, earlier=earlier)
+    assert "- [ ] rename the bucket" in summary
+    assert "- [ ] renew the certificate" not in summary
+
+
+def test_a_summary_of_another_form_is_kept_by_its_lines() -> None:
+    earlier = "## Goal\nShip the relay by 2026-04-01.\n\n## Notes\n* token is rel_9x7k2"
+    summary = summarize([], 500, earlier=earlier)
+    assert "Ship the relay by 2026-04-01." in summary
+    assert "rel_9x7k2" in summary
+
+
+def test_a_summary_that_is_merged_into_a_message_is_read_as_one_too() -> None:
+    end = f"\n{summaries.END}\n"
+    said = [user(f"{summaries.PREFIX}\nDecided:\n- We keep v4 of the relay.{end}Now see OPS-1.")]
+    assert summarize(said, 500) == "Asked:\n- Now see OPS-1.\nDecided:\n- We keep v4 of the relay."
+
+
+def test_of_a_range_that_is_too_long_people_are_read_first_and_the_newest_results() -> None:
+    said = [result(number, f"wrote rel_{number}x7k") for number in range(200)]
+    said.insert(0, user("remember OPS-1"))
+    read = reading.read(said, 100)
+    places = [passage.place for passage in read.passages]
+    assert places == [0, *range(200 - len(places) + 2, 201)]
+    assert 3 < len(places) < 12
+
+
+PIECES = st.sampled_from(
+    [
+        "We decided to keep it.",
+        "TODO: /srv/relay/a.py:12",
+        "run `make x` and see https://relay.example/a?b=1",
+        "ValueError: no 9f8e7d6c5b",
+        "决定使用v2.1。",
+        "it took 640 ms with 12 replicas, as db7.internal:6432 says",
+        'see "/mnt/old. New/take 2.wav" now',
+        "hm",
+        "- [x] done",
+        "```\ncode = 1\n```",
+        log(8),
+        listing(8),
+        "x" * 900,
+        "",
+    ]
+)
+MESSAGES = st.lists(
+    st.builds(
+        lambda role, parts: {"role": role, "content": "\n".join(parts)},
+        st.sampled_from(["user", "assistant", "tool", "system"]),
+        st.lists(PIECES, max_size=4),
+    ),
+    max_size=8,
+)
+
+
+@given(MESSAGES, st.integers(0, 1500))
+@settings(max_examples=60)
+def test_the_budget_holds_and_each_item_is_verbatim(said: list[Message], budget: int) -> None:
+    summary = summarize(said, budget)
+    assert len(summary) <= budget
+    assert summary == summarize(said, budget)
+    text = "\n".join(message["content"] for message in said)
+    for item in items(summary):
+        assert all(part in text for part in item.split(" … "))
+    headings = [line[:-1] for line in summary.splitlines() if line[:-1] in SECTIONS]
+    assert headings == [name for name in SECTIONS if name in headings]
+
+
+@given(MESSAGES)
+@settings(max_examples=60)
+def test_no_passage_ends_inside_of_a_fact(said: list[Message]) -> None:
+    for passage in reading.read(said).passages:
+        for fact in passage.facts:
+            assert passage.text[fact.position : fact.end] == fact.text
+
+
+# -- facts of half of the budget, among five times as much, in the words of this file --------------
+
+NAMES = ["relay", "hub", "vault", "beacon", "importer", "ledger"]
+FORMS = [
+    (user, "We decided to run {name} without {number} from now on", "{}."),
+    (user, "Falta avisar al equipo de {name} antes del {number}", "{}."),
+    (assistant, "{name}の上限は{number}件にすることにした", "{}。"),
+    (user, "/opt/{name}/etc/{number}.toml", "It is in {}, I am told."),
+    (assistant, "https://{name}.example/runs/{number}?tab=log", "The run is at {}."),
+    (assistant, "{name}_{number}xk", "The tenant is {}, as far as I can see."),
+    (user, "systemctl restart {name}@{number}", "then I ran `{}` and it was good"),
+    (assistant, "{number}.5 ms", "The median of the {name} went to {} after that."),
+    (lambda text: result(1, f"{log(30)}\n{text}\n{log(9)}"), "IOError: {name} lost {number}", "{}"),
+    (lambda text: result(1, f"{listing(30)}\n{text}"), "{name}-{number}-eu", "created volume {}"),
+]
+FILLERS = [
+    "Let me look at that.",
+    "All tests pass, as before.",
+    "I see what this does, so I go on.",
+]
+
+
+def working_session(seed: int) -> tuple[list[Message], list[str]]:
+    rng = random.Random(seed)
+    planted: list[str] = []
+    said: list[Message] = []
+    for number in range(60):
+        speak, fact, frame = FORMS[number % len(FORMS)]
+        name = rng.choice(NAMES)
+        fact = fact.format(name=name, number=100 + number * 13 + rng.randrange(13))
+        planted.append(fact)
+        said.append(speak(frame.replace("{name}", name).format(fact)))
+        said.append(assistant(rng.choice(FILLERS)))
+    rng.shuffle(said)
+    while sum(len(message["content"]) for message in said) < 10 * sum(map(len, planted)):
+        noise = rng.choice([log(40, len(said)), listing(30 + len(said))])
+        said.insert(rng.randrange(len(said)), result(1, noise))
+    return said, planted
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_facts_of_half_of_the_budget_survive(seed: int) -> None:
+    said, planted = working_session(seed)
+    summary = summarize(said, 2 * sum(map(len, planted)))
+    kept = [fact for fact in planted if fact in summary]
+    assert len(kept) >= 0.95 * len(planted), sorted(set(planted) - set(kept))
+
+
+def test_a_reading_is_read_once_for_all() -> None:
+    said, _ = working_session(0)
+    assert summarize(reading.read(said), 3000) == summarize(said, 3000)
+
+
+def test_earlier_items_know_their_sections() -> None:
+    text = "Decided:\n- a\n## Foreign\n- b\nFiles:\n- c"
+    found = list(passages.earlier(text, extractive.SECTIONS))
+    assert [(item.text, item.section) for item in found] == [
+        ("a", "Decided"),
+        ("b", None),
+        ("c", "Files"),
+    ]

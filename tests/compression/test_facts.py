@@ -1,0 +1,253 @@
+"""What counts as a fact, in which forms and languages, and that a text is read in linear time."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_core.compression import facts, sentences
+from session_core.compression.facts import Fact
+
+
+def found(text: str, kind: str) -> list[str]:
+    return [fact.text for fact in facts.find(text) if fact.kind == kind]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "We agreed to keep the old importer until June.",
+        "From now on nobody merges without a second pair of eyes.",
+        "Wir haben uns entschieden, den Dienst abzuschalten.",
+        "Acordamos usar una sola cola para todo.",
+        "On part sur une base par client.",
+        "我们决定先迁移账单服务。",
+        "ログは三か月だけ保存することにした。",
+        "Решили оставить старый формат.",
+    ],
+)
+def test_a_decision_is_found_with_its_whole_sentence(sentence: str) -> None:
+    assert found(sentence, "decision") == [sentence]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "TODO: drop the shadow table",
+        "- [ ] ask legal about the retention clause",
+        "We still need to renew the certificate.",
+        "Noch offen: Rechte der Bots prüfen.",
+        "Falta revisar los permisos.",
+        "Il reste à traduire la page d'accueil.",
+        "待办\uff1a补充回滚脚本。",
+        "次のステップ\uff1a負荷試験を回す。",
+    ],
+)
+def test_an_open_task_is_found_with_its_whole_sentence(sentence: str) -> None:
+    assert found(sentence, "task") == [sentence]
+
+
+def test_a_decision_ends_where_its_sentence_does() -> None:
+    text = "I looked around. We decided to ship v2.1 to eu-west-1 first. Nothing else happened."
+    assert found(text, "decision") == ["We decided to ship v2.1 to eu-west-1 first."]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("look into /opt/relay/etc/relay.toml.", "/opt/relay/etc/relay.toml"),
+        ("it fails in lib/net/socket.rs:88:12, twice", "lib/net/socket.rs:88:12"),
+        ("(see ./scripts/seed)", "./scripts/seed"),
+        ("open ~/notes/plan.md now", "~/notes/plan.md"),
+        (r"it is C:\Users\eva\My Files\a.docx, I think", r"C:\Users\eva\My Files\a.docx"),
+        (r"on \\filer\team\2024\q3.xlsx", r"\\filer\team\2024\q3.xlsx"),
+        ('the file "/mnt/big disk/raw/take 2.wav" is broken', "/mnt/big disk/raw/take 2.wav"),
+        ("设置在/etc/relay/main.conf里", "/etc/relay/main.conf"),
+        ("見て /共有/報告/七月.xlsx を", "/共有/報告/七月.xlsx"),
+        ("only pyproject.toml changed", "pyproject.toml"),
+        ("the route is app/[team]/page.tsx", "app/[team]/page.tsx"),
+    ],
+)
+def test_a_path_is_found_without_what_surrounds_it(text: str, path: str) -> None:
+    assert found(text, "path") == [path]
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("$ terraform apply -target=module.vpc", "terraform apply -target=module.vpc"),
+        ("eva@box:~/src$ ls -la", "ls -la"),
+        (r"PS C:\src> Get-ChildItem -Recurse", "Get-ChildItem -Recurse"),
+        ("Please run `make docs` again.", "make docs"),
+        ("then git rebase --onto main feat~3 feat.", "git rebase --onto main feat~3 feat"),
+        ("Führe docker compose pull aus.", "docker compose pull aus"),
+        ("```bash\n./deploy.sh prod\n```", "./deploy.sh prod"),
+        ("PGHOST=db7 psql -c 'select 1'", "PGHOST=db7 psql -c 'select 1'"),
+    ],
+)
+def test_a_command_is_found_behind_a_prompt_in_a_block_and_in_prose(
+    text: str, command: str
+) -> None:
+    assert command in found(text, "command")
+
+
+@pytest.mark.parametrize(
+    "text", ["make sure that it works", "go to the next page", "git is a tool that I like a lot"]
+)
+def test_a_word_that_names_a_program_too_is_no_command(text: str) -> None:
+    assert found(text, "command") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("see https://wiki.example/a_(b)?x=1#y.", "https://wiki.example/a_(b)?x=1#y"),
+        ("(https://wiki.example/a)", "https://wiki.example/a"),
+        ("at https://wiki.example/a_(b)", "https://wiki.example/a_(b)"),
+        ("dsn postgres://app@db:5432/main; ok", "postgres://app@db:5432/main"),
+        ("参照https://wiki.example/ok。", "https://wiki.example/ok"),
+    ],
+)
+def test_an_address_is_found_without_its_punctuation(text: str, url: str) -> None:
+    assert found(text, "url") == [url]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "6c1f0f9e-55d2-4c0a-9a3f-0d1f5a7f2b11",
+        "9f8e7d6c5b4a",
+        "PAY-1182",
+        "#4711",
+        "v3.0.0-beta.2",
+        "requests==2.31.0",
+        "cache_ttl_seconds",
+        "orders.created.v1",
+        "ingest-worker-eu",
+        "RetryPolicy",
+        "E1102",
+        "0x80070005",
+        "RELAY_TOKEN",
+        "LOG_LEVEL=debug",
+        "db7.internal:6432",
+        "10.4.0.17",
+        "eva@example.org",
+        "--no-verify",
+    ],
+)
+def test_an_identifier_is_found_whole(name: str) -> None:
+    assert found(f"it was {name}, as I said", "identifier") == [name]
+
+
+@pytest.mark.parametrize("text", ["and/or", "e.g. this", "it isn't", "a well-known thing", "I/O"])
+def test_ordinary_words_are_no_identifiers(text: str) -> None:
+    assert facts.find(text) == []
+
+
+def test_a_date_with_slashes_is_no_path() -> None:
+    assert found("it was on 12/25/2024", "path") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("it took 840 ms", "840 ms"),
+        ("about 2.5GB of it", "2.5GB"),
+        ("costs €1,250.00 a month", "€1,250.00"),
+        ("down by 37 %", "37 %"),
+        ("with 12 replicas", "12 replicas"),
+        ("上限は250件です", "250件"),
+        ("the limit is 7", "7"),
+        ("since 2025-11-03T08:15:00Z", "2025-11-03T08:15:00Z"),
+    ],
+)
+def test_a_number_is_found_with_its_unit(text: str, number: str) -> None:
+    assert found(text, "number") == [number]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("KeyError: 'tenant'", "KeyError: 'tenant'"),
+        ("sqlalchemy.exc.NoResultFound: none", "sqlalchemy.exc.NoResultFound: none"),
+        ("2026-02-01 10:00:00,123 ERROR relay: gave up", "ERROR relay: gave up"),
+        ("error[E0382]: use of moved value: `tx`", "error[E0382]: use of moved value: `tx`"),
+        ("fatal: not a git repository", "fatal: not a git repository"),
+        ("It died. The job exited with code 137. Odd.", "The job exited with code 137."),
+        ("bash: relayctl: command not found", "bash: relayctl: command not found"),
+        ("Fehler: Verbindung verloren", "Fehler: Verbindung verloren"),
+        ("错误\uff1a连接被拒绝", "错误\uff1a连接被拒绝"),
+    ],
+)
+def test_an_error_is_found_from_where_it_begins(text: str, error: str) -> None:
+    assert found(text, "error") == [error]
+
+
+def test_a_line_without_an_error_is_none() -> None:
+    assert found("0 errors, all tests passed, error handling is done in errors.py", "error") == []
+
+
+def test_the_time_at_the_beginning_of_a_line_of_a_log_is_no_fact() -> None:
+    assert facts.find("2026-02-01T10:00:00.123Z all is well") == []
+
+
+def test_facts_lie_in_each_other() -> None:
+    text = "We decided to read /etc/relay.conf once."
+    assert facts.find(text) == [
+        Fact("decision", text, 0),
+        Fact("path", "/etc/relay.conf", text.index("/etc")),
+    ]
+
+
+@given(st.text(max_size=300))
+def test_every_fact_stands_where_it_says(text: str) -> None:
+    for fact in facts.find(text):
+        assert text[fact.position : fact.end] == fact.text
+        assert fact.text.strip()
+
+
+ALPHABET = "a1 ./\\:-_=@$`\"'#()[]<>|,\n决定。"
+
+
+@given(st.text(alphabet=ALPHABET, max_size=400))
+def test_facts_made_of_signs_stand_where_they_say(text: str) -> None:
+    assert all(text[fact.position : fact.end] == fact.text for fact in facts.find(text))
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a",
+        "1",
+        "/a",
+        "\\a",
+        "a.",
+        "a:",
+        "error a:",
+        "`a b ",
+        "http://",
+        "A. ",
+        "exit code ",
+        "(",
+        "_",
+    ],
+)
+def test_the_pieces_of_a_line_without_end_are_short_and_few(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    pieces = [line for _, line in facts.lines(text)]
+    assert sum(map(len, pieces)) <= facts.READ_MAX
+    assert max(map(len, pieces)) <= facts.PIECE
+    assert len(pieces) <= 2 * facts.READ_MAX / facts.PIECE + 2
+
+
+def test_a_very_long_text_is_read_at_both_ends() -> None:
+    text = "first-marker-1\n" + "some filler words here\n" * 60_000 + "last-marker-2"
+    assert len(text) > facts.READ_MAX
+    assert found(text, "identifier") == ["first-marker-1", "last-marker-2"]
+
+
+def test_a_sentence_is_not_cut_inside_of_code_nor_behind_an_abbreviation() -> None:
+    line = "Use `a. B` here, e.g. Tuesday, or z.B. Montag. Then stop! 好。行。"
+    parts = [line[begin:end] for begin, end in sentences.spans(line)]
+    assert parts == ["Use `a. B` here, e.g. Tuesday, or z.B. Montag.", "Then stop!", "好。", "行。"]

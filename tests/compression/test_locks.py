@@ -1,0 +1,122 @@
+"""The compression lock: held while it is needed, and nobody's once its holder has died."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from session_core import NotCompressed, processes
+from session_core.compression import locks
+from session_core.compression.locks import Locks
+from session_core.errors import Busy
+from tests.compression.homes import LAST, Chat, refused, short
+from tests.homes import connect
+
+
+def holder(pid: int, start: object = "", agent: str = "mcp-sessions", host: str = "") -> str:
+    where = host or platform.node()
+    return f"pid={pid}:tid=1:agent={agent}:start={start}:host={where}:nonce=1"
+
+
+@pytest.fixture
+def dead() -> int:
+    """The pid of a process that is not there any more."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    return process.pid
+
+
+def expires_at(chat: Chat) -> float:
+    with connect(chat.db.path) as connection:
+        found = connection.execute("SELECT expires_at FROM compression_locks").fetchone()
+    return float(found[0])
+
+
+def until(expected: float, chat: Chat) -> None:
+    deadline = time.monotonic() + 30
+    while expires_at(chat) != expected:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_lock_is_refreshed_for_as_long_as_a_summary_is_written(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "REFRESH_S", 0.005)
+
+    def slow(_: object) -> str:
+        assert expires_at(chat) <= chat.clock.now + 300
+        for _ in range(3):
+            chat.clock.now += 200
+            until(chat.clock.now + 300, chat)
+        return "what was said"
+
+    chat.compressor().compress(chat.session_id, slow, keep_last=LAST, timeout_s=7200)
+    assert chat.db.get_compression_lock_holder(chat.session_id) is None
+
+
+def test_the_lock_of_a_process_of_ours_that_has_died_is_taken_over(chat: Chat, dead: int) -> None:
+    assert chat.db.try_acquire_compression_lock(chat.session_id, holder(dead))
+    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+
+
+def test_a_pid_that_somebody_else_has_by_now_holds_nothing(chat: Chat) -> None:
+    start = (processes.started_at(os.getpid()) or 1e9) - 1000
+    assert chat.db.try_acquire_compression_lock(chat.session_id, holder(os.getpid(), start))
+    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+
+
+@pytest.mark.parametrize("of", [{"agent": "hermes"}, {"host": "elsewhere"}])
+def test_the_lock_of_one_that_cannot_be_looked_at_is_waited_for(
+    chat: Chat, dead: int, of: Any
+) -> None:
+    assert chat.db.try_acquire_compression_lock(chat.session_id, holder(dead, **of))
+    with refused("locked"):
+        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+
+
+def test_a_lock_says_in_words_whose_it_is(chat: Chat) -> None:
+    chat.db.try_acquire_compression_lock(chat.session_id, "pid=1:tid=2:agent=hermes:nonce=3")
+    with pytest.raises(NotCompressed, match=r"by hermes \(pid 1\); wait"):
+        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    held = Locks(chat.db)
+    with held.of("other"):
+        error: list[str] = []
+
+        def second() -> None:
+            with pytest.raises(NotCompressed) as caught, Locks(chat.db).of("other"):
+                pass
+            error.append(str(caught.value))
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(20)
+    assert "another thread of this process" in error[0]
+
+
+def test_a_lock_that_cannot_be_given_back_does_not_undo_what_was_done(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(*_: object) -> None:
+        raise Busy("the write lock was not to be had")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chat.db, "release_compression_lock", busy)
+        assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    assert "runs out" in caplog.text
+
+
+def test_a_lock_of_the_future_holds_nobody(chat: Chat) -> None:
+    assert chat.db.try_acquire_compression_lock(chat.session_id, "before the clock was set back")
+    chat.clock.now -= 200
+    with refused("locked"):
+        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    chat.clock.now -= 86_400
+    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)

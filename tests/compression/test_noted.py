@@ -1,0 +1,123 @@
+"""What the ledger knows of compressions: what was done stays done."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from session_core import Compressor, Ledger, Limits, StateFolder, StorageFull, UndoPlanned
+from tests.compression.homes import LAST, Chat, refused, say_more, short
+
+SHAPES = ("in_place", "continuation")
+
+
+class Full(Ledger):
+    """A ledger in which there is no room for what comes after the commit."""
+
+    is_full = True
+
+    def done(self, *args: Any, **more: Any) -> None:
+        """Note that a step was done, where there is room."""
+        self._need_room()
+        super().done(*args, **more)
+
+    def finish(self, *args: Any) -> None:
+        """As above."""
+        self._need_room()
+        super().finish(*args)
+
+    def audit(self, *args: Any) -> None:
+        """As above."""
+        self._need_room()
+        super().audit(*args)
+
+    def _need_room(self) -> None:
+        if self.is_full:
+            raise StorageFull("no room left for the ledger")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_compression_that_cannot_be_noted_is_done_and_noted_later(
+    chat: Chat, shape: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Full(StateFolder(chat.db.path), clock=chat.clock) as chat.ledger:
+        compressor = chat.compressor()
+        planned = compressor.plan(chat.session_id, shape=shape, keep_last=LAST)
+        done = compressor.apply(planned.plan, "what was said")
+        assert chat.session_id == done.session_id
+        assert "no room left" in caplog.text
+        chat.ledger.is_full = False
+        assert compressor.apply(planned.plan) == done
+        assert [line.plan for line in chat.ledger.audited().items] == [planned.plan]
+        assert compressor.undo(done.batch)
+
+
+def test_a_compression_that_was_killed_after_its_commit_is_audited_once_it_is_taken_up(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compressor = chat.compressor()
+    planned = compressor.plan(chat.session_id, keep_last=LAST)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chat.ledger, "done", killed)
+        with pytest.raises(KeyboardInterrupt):
+            compressor.apply(planned.plan, "what was said")
+    assert chat.ledger.audited().items == []
+    for _ in range(2):
+        compressor.apply(planned.plan)
+    (line,) = chat.ledger.audited().items
+    assert line.plan == planned.plan
+
+
+def test_an_undo_that_was_planned_is_audited_with_its_plan(chat: Chat) -> None:
+    compressor = chat.compressor()
+    done = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.say("said since")
+    planned = compressor.undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    compressor.apply_undo(planned.plan)
+    assert chat.ledger.audited().items[0].plan == planned.plan
+
+
+def test_without_a_store_that_of_the_home_is_taken_as_it_is_configured(chat: Chat) -> None:
+    folder = chat.db.folder
+    assert folder is not None
+    chat.store.close()
+    (folder / "config.yaml").write_text("gateway:\n  write_sessions_json: false\n")
+    (folder / "sessions" / "sessions.json").unlink()
+    before = threading.active_count()
+    with Compressor(chat.db, chat.ledger, clock=chat.clock) as compressor:
+        done = compressor.compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    assert chat.session_id == done.session_id
+    assert not (folder / "sessions" / "sessions.json").exists()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("how", ["compress", "apply"])
+def test_two_runs_in_vain_are_enough_also_after_a_restart(chat: Chat, how: str) -> None:
+    limits = Limits(context_tokens=50, keep_last=LAST)
+    for _ in range(2):
+        compressor = chat.compressor(limits=limits)
+        if how == "compress":
+            compressor.compress(chat.session_id, short, shape="continuation")
+        else:
+            compressor.apply(compressor.plan(chat.session_id).plan, "what was said")
+        say_more(chat)
+    compressor = chat.compressor(limits=limits)
+    for attempt in (compressor.compress, compressor.plan):
+        with refused("ineffective"):
+            attempt(chat.session_id)
+    assert compressor.plan(chat.session_id, force=True)
+    assert compressor.compress(chat.session_id, short, force=True)
+
+
+def test_a_run_in_vain_that_was_undone_does_not_count(chat: Chat) -> None:
+    compressor = chat.compressor(limits=Limits(context_tokens=50, keep_last=LAST))
+    for _ in range(3):
+        compressor.undo(compressor.compress(chat.session_id, short).batch)
+    assert compressor.plan(chat.session_id)

@@ -1,0 +1,153 @@
+"""In which shape a session is compressed: by what it costs, and by who else is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import NotCompressed, processes
+from session_core.compression import placement
+from tests.compression.homes import LAST, Chat, short
+
+_HOLDER = """
+import sys
+from session_core import SessionDB
+with SessionDB(sys.argv[1]) as db:
+    db.get_session("x")
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(chat: Chat) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the database open."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(chat.db.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stdout.readline() == "open\n"
+    yield child
+    child.stdin.close()
+    child.wait(10)
+    child.stdout.close()
+
+
+def shape_of(chat: Chat, **options: Any) -> str:
+    return chat.compressor().plan(chat.session_id, keep_last=LAST, **options).shape
+
+
+def long_ago(chat: Chat) -> None:
+    """Let two hours pass since the last message."""
+    chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 7200
+
+
+def test_a_small_range_is_compressed_in_place(chat: Chat) -> None:
+    assert shape_of(chat) == "in_place"
+
+
+def test_what_would_hold_the_lock_too_long_goes_on_in_another_session(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "MOST_S", 0.0001)
+    assert shape_of(chat) == "continuation"
+    with pytest.raises(NotCompressed) as refused:
+        shape_of(chat, shape="in_place")
+    assert refused.value.code == "too_large"
+
+
+@pytest.mark.parametrize("shape", ["auto", "in_place"])
+def test_beside_another_process_a_session_at_work_is_compressed_in_place(
+    chat: Chat, holder: Any, shape: Any
+) -> None:
+    chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
+    assert shape_of(chat, shape=shape) == "in_place"
+    with pytest.raises(NotCompressed, match="within the hour") as refused:
+        shape_of(chat, shape="continuation")
+    assert refused.value.code == "live"
+    assert str(holder.pid) in str(refused.value)
+
+
+def test_beside_another_process_a_session_at_work_is_compressed_in_place_or_not_at_all(
+    chat: Chat, holder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
+    monkeypatch.setattr(placement, "MOST_S", 0.0001)
+    with pytest.raises(NotCompressed, match="stop it") as refused:
+        shape_of(chat)
+    assert refused.value.code == "live"
+
+
+def test_beside_another_process_a_session_at_rest_may_go_on_in_another(
+    chat: Chat, holder: Any
+) -> None:
+    long_ago(chat)
+    assert shape_of(chat, shape="continuation") == "continuation"
+
+
+def test_a_time_that_is_none_is_passed_over(chat: Chat, holder: Any) -> None:
+    def stamp(count: int) -> None:
+        ids = [row["id"] for row in chat.db.get_messages(chat.session_id)][-count:]
+        sql = "UPDATE messages SET timestamp = '2026-01-01T00:00:00' WHERE id >= ?"
+        chat.db._write(lambda handle: handle.run(sql, (ids[0],)))
+
+    long_ago(chat)
+    stamp(1)
+    assert shape_of(chat, shape="continuation") == "continuation"
+    stamp(80)
+    with pytest.raises(NotCompressed, match="within the hour"):
+        shape_of(chat, shape="continuation")
+
+
+def test_a_session_that_a_program_has_open_is_at_work(chat: Chat, holder: Any) -> None:
+    long_ago(chat)
+    folder = _runtime(chat)
+    entry = {"session_id": chat.session_id, "pid": holder.pid, "surface": "tui"}
+    (folder / "active_sessions.json").write_text(json.dumps({"entries": [entry]}))
+    with pytest.raises(NotCompressed, match="tui"):
+        shape_of(chat, shape="continuation")
+
+
+def test_a_session_with_the_chat_of_a_live_gateway_is_at_work(chat: Chat) -> None:
+    long_ago(chat)
+    code = "import sys; sys.stdin.read()"
+    gateway = subprocess.Popen(
+        [sys.executable, "-c", code, "gateway", "run", "hermes"], stdin=subprocess.PIPE
+    )
+    try:
+        record = {
+            "pid": gateway.pid,
+            "start_time": processes.started_at(gateway.pid),
+            "argv": ["hermes", "gateway", "run"],
+        }
+        (chat.db.path.parent / "gateway.pid").write_text(json.dumps(record))
+        before = chat.entry.to_dict()
+        with pytest.raises(NotCompressed, match="gateway"):
+            chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+        assert chat.entry.to_dict() == before
+    finally:
+        gateway.kill()
+        gateway.communicate()
+
+
+def test_nobody_else_means_either_shape(chat: Chat) -> None:
+    assert os.getpid() not in {holder.pid for holder in chat.db.holders()}
+    for shape in ("in_place", "continuation"):
+        assert shape_of(chat, shape=shape) == shape
+
+
+def _runtime(chat: Chat) -> Path:
+    folder = chat.db.path.parent / "runtime"
+    folder.mkdir()
+    return folder

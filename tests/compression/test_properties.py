@@ -1,0 +1,183 @@
+"""What holds for every conversation: nothing is split, grown, changed or done twice."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from session_core.compression import summaries, tokens
+from session_core.compression.assemble import Assembled, assemble
+from session_core.compression.boundaries import Limits, Range, Refused, choose_range
+from session_core.compression.condense import condense
+from tests.compression.conversations import (
+    TEXTS,
+    Messages,
+    conversations,
+    faults,
+    limits,
+    pairs,
+    result_ids,
+    side,
+    tidy,
+)
+
+MANY = settings(max_examples=100, deadline=None)
+SHORT = "Done: the parser. Open: the tests."
+
+
+def compress(messages: Messages, within: Limits) -> tuple[Range, Assembled] | None:
+    """The range and the new list, or None where one of them is refused."""
+    chosen = choose_range(messages, within)
+    if isinstance(chosen, Refused):
+        return None
+    done = assemble(messages, chosen.start, chosen.end, SHORT)
+    return (chosen, done) if isinstance(done, Assembled) else None
+
+
+def last_of(messages: Messages, role: str) -> int | None:
+    """The last message that a user or the assistant said, summaries and results left out."""
+    said = [
+        index
+        for index, message in enumerate(messages)
+        if message.get("role") == role
+        and not summaries.is_summary(message)
+        and not (role == "user" and result_ids(message))
+    ]
+    return said[-1] if said else None
+
+
+@MANY
+@given(conversations(), limits())
+def test_a_call_and_its_results_are_kept_or_summarised_together(
+    messages: Messages, within: Limits
+) -> None:
+    chosen = choose_range(messages, within)
+    if isinstance(chosen, Refused):
+        return
+    inside = range(chosen.start, chosen.end)
+    for call, result in pairs(messages):
+        assert (call in inside) == (result in inside)
+        assert not (call < chosen.start and result >= chosen.end)
+
+
+@MANY
+@given(conversations(), limits())
+def test_the_last_words_of_user_and_assistant_are_kept(messages: Messages, within: Limits) -> None:
+    chosen = choose_range(messages, within)
+    if isinstance(chosen, Refused):
+        return
+    for role in ("user", "assistant"):
+        assert last_of(messages, role) not in range(chosen.start, chosen.end)
+
+
+@MANY
+@given(tidy(), limits())
+def test_a_conversation_that_providers_take_is_one_that_they_take(
+    messages: Messages, within: Limits
+) -> None:
+    assert faults(messages) == []
+    found = compress(messages, within)
+    if found is not None:
+        assert faults(found[1].messages) == []
+
+
+@MANY
+@given(conversations(), limits())
+def test_no_fault_is_added_to_one_that_has_faults(messages: Messages, within: Limits) -> None:
+    found = compress(messages, within)
+    if found is None:
+        return
+    chosen, done = found
+    kept = faults(messages[: chosen.start]) + faults(messages[chosen.end :])
+    for fault in faults(done.messages):
+        assert fault in {*kept, *faults(messages)}
+    new = slice(chosen.start - 1 if chosen.start else 0, chosen.start + len(done.summary) + 1)
+    sides = [side(message) for message in done.messages[new]]
+    assert all(a is None or a != b for a, b in pairwise(sides))
+
+
+@MANY
+@given(conversations(), limits())
+def test_what_is_kept_is_kept_word_for_word(messages: Messages, within: Limits) -> None:
+    before = deepcopy(messages)
+    found = compress(messages, within)
+    assert messages == before
+    if found is None:
+        return
+    chosen, done = found
+    behind = chosen.start + len(done.summary)
+    assert list(done.messages[: chosen.start]) == before[: chosen.start]
+    assert list(done.messages[behind:]) == before[chosen.end :]
+
+
+@MANY
+@given(conversations(), limits())
+def test_the_result_is_smaller(messages: Messages, within: Limits) -> None:
+    found = compress(messages, within)
+    if found is None:
+        return
+    chosen, done = found
+    assert done.tokens_before == chosen.total == sum(map(tokens.estimate, messages))
+    assert done.tokens_after == sum(map(tokens.estimate, done.messages))
+    assert done.tokens_after < done.tokens_before
+
+
+@MANY
+@given(conversations(), limits())
+def test_running_it_twice_is_the_same_as_once(messages: Messages, within: Limits) -> None:
+    found = compress(messages, within)
+    if found is not None:
+        again = choose_range(found[1].messages, within)
+        assert isinstance(again, Refused)
+        assert again.code == "nothing_to_win"
+
+
+@MANY
+@given(conversations(), limits())
+def test_the_same_conversation_has_the_same_result(messages: Messages, within: Limits) -> None:
+    assert compress(messages, within) == compress(deepcopy(messages), within)
+
+
+@MANY
+@given(tidy(shape="openai"), tidy(shape="openai"), limits(), TEXTS)
+def test_a_later_run_updates_the_summary_and_keeps_the_list_valid(
+    messages: Messages, more: Messages, within: Limits, text: str
+) -> None:
+    found = compress(messages, within)
+    if found is None or summaries.fault(text):
+        return
+    grown: list[Any] = [*found[1].messages, *(m for m in more if m["role"] != "system")]
+    chosen = choose_range(grown, within)
+    if isinstance(chosen, Refused):
+        return
+    assert summaries.earlier(grown[chosen.start : chosen.end]) in ([SHORT], [])
+    done = assemble(grown, chosen.start, chosen.end, text)
+    if isinstance(done, Assembled):
+        assert "does not begin with the user" not in faults(done.messages)
+        assert not any(fault.startswith("two of") for fault in faults(done.messages))
+
+
+@MANY
+@given(conversations())
+def test_what_a_summariser_reads_is_a_copy_and_no_longer(messages: Messages) -> None:
+    before = deepcopy(messages)
+    read = condense(messages)
+    assert messages == before
+    assert [message["role"] for message in read] == [message["role"] for message in messages]
+    assert pairs(read) == pairs(messages)
+    for short, whole in zip(read, messages, strict=True):
+        assert tokens.estimate(short) <= tokens.estimate(whole)
+
+
+@MANY
+@given(st.text(max_size=200), st.sampled_from((None, "user", "assistant", "tool")))
+def test_a_summary_reads_as_it_was_written(text: str, beside: Any) -> None:
+    if summaries.fault(text):
+        return
+    built = summaries.build(text, None, beside)
+    assert all(map(summaries.is_summary, built))
+    assert summaries.earlier(built) == [text.strip()]

@@ -1,0 +1,84 @@
+"""What a report of a compression counts, and what a brief says must survive."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from session_core.compression import reading, retention, summaries
+from session_core.compression.retention import Retention
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def test_each_distinct_fact_counts_once_by_its_kind() -> None:
+    said = [user("see OPS-1 and OPS-2"), user("OPS-1 is in /etc/relay.conf")]
+    assert retention.report(said, "OPS-1 is done") == Retention(
+        3, 1, {"path": (1, 0), "identifier": (2, 1)}
+    )
+
+
+def test_a_fact_that_stands_in_what_stays_is_kept() -> None:
+    stays: list[dict[str, Any]] = [
+        {"role": "assistant", "tool_calls": [{"id": "a", "function": {"arguments": "OPS-1"}}]},
+        {"role": "tool", "tool_call_id": "a", "content": "OPS-2"},
+    ]
+    assert retention.report([user("OPS-1 OPS-2 OPS-3")], "", stays).kept == 2
+
+
+def test_a_fact_that_is_a_part_of_a_longer_name_is_not_kept() -> None:
+    assert retention.report([user("see OPS-1")], "OPS-12 and DEVOPS-1").kept == 0
+    assert retention.report([user("see OPS-1")], "OPS-12, (OPS-1)").kept == 1
+
+
+def test_facts_of_scripts_without_spaces_are_looked_for_too() -> None:
+    said = [user("我们决定采用v2.1。")]
+    assert retention.report(said, "然后我们决定采用v2.1。好").by_kind == {
+        "decision": (1, 1),
+        "identifier": (1, 1),
+    }
+
+
+def test_another_wording_is_not_verbatim() -> None:
+    said = [user("We decided to keep the relay.")]
+    assert retention.report(said, "It was decided that the relay stays.").by_kind == {
+        "decision": (1, 0)
+    }
+
+
+def test_nothing_found_is_nothing_kept() -> None:
+    assert retention.report([], "some text OPS-1") == Retention(0, 0, {})
+
+
+def test_a_report_survives_json() -> None:
+    report = retention.report([user("see OPS-1")], "OPS-1")
+    assert Retention.of(json.loads(json.dumps(asdict(report)))) == report
+
+
+def test_what_an_earlier_summary_says_counts_too() -> None:
+    said = [*summaries.build("- see OPS-1\n- see OPS-2", None, "user"), user("OPS-3")]
+    assert retention.report(said, "OPS-2").by_kind == {"identifier": (3, 1)}
+    assert retention.must_survive(said, 1) == ("OPS-1",)
+
+
+def test_what_must_survive_is_what_is_worth_most() -> None:
+    noise = "\n".join(f"src/a/b{number}.py" for number in range(50))
+    said = [
+        {"role": "tool", "tool_call_id": "a", "content": noise},
+        user("We decided to keep the relay. It lives in /opt/relay/main.toml."),
+    ]
+    assert retention.must_survive(said, 2) == (
+        "We decided to keep the relay.",
+        "/opt/relay/main.toml",
+    )
+    assert len(retention.must_survive(said, 5)) == 5
+    assert retention.must_survive(said, 0) == ()
+
+
+def test_what_was_read_already_is_not_read_again() -> None:
+    read = reading.read([user("see OPS-1")])
+    assert retention.must_survive(read, 5) == ("OPS-1",)
+    assert retention.report(read, "OPS-1").kept == 1

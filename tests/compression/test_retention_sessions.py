@@ -1,0 +1,169 @@
+"""The sessions of the retention bench are what they claim to be."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from session_core.compression import boundaries
+from tests.bench import formats, talk
+from tests.bench import working_sessions as work
+
+TURNS = range(0, 10, 3)
+"""One English session, and one of each other language."""
+WORDS = ("word", "person", "tech", "project", "service", "login", "domain")
+
+one = cache(work.session)
+
+
+def _text(messages: list[talk.Message]) -> str:
+    return "\n".join(text for message in messages for text in talk.texts(message))
+
+
+def _all(held_out: bool) -> list[work.Session]:
+    return [one(number, held_out=held_out) for number in TURNS]
+
+
+@pytest.fixture(params=[False, True], ids=["working", "held-out"])
+def held_out(request: pytest.FixtureRequest) -> bool:
+    """Whether the sessions are those with other seeds and other fillers."""
+    return bool(request.param)
+
+
+@pytest.fixture(params=TURNS)
+def session(request: pytest.FixtureRequest, held_out: bool) -> work.Session:
+    """One session, made once."""
+    return one(request.param, held_out=held_out)
+
+
+def test_the_same_number_gives_the_same_session(session, held_out):
+    assert work.session(session.number, held_out=held_out) == session
+
+
+def test_each_number_gives_another_session():
+    openings = {json.dumps(session.zone[:4]) for held in (False, True) for session in _all(held)}
+    assert len(openings) == 2 * len(TURNS)
+
+
+def test_a_summary_has_a_fifth_of_the_zone_and_the_facts_are_half_of_it(session):
+    written = len(_text(session.zone)) - sum(1 for m in session.zone for _ in talk.texts(m)) + 1
+    assert session.budget == written // 5
+    assert sum(len(fact.text) for fact in session.facts) / session.budget == pytest.approx(
+        0.5, abs=0.01
+    )
+
+
+def test_each_fact_stands_word_for_word_in_a_text_of_the_zone(session):
+    texts = [text for message in session.zone for text in talk.texts(message)]
+    for fact in session.facts:
+        assert sum(text.count(fact.text) for text in texts) >= len(fact.places)
+
+
+def test_no_fact_stands_outside_of_the_zone(session):
+    outside = _text(session.messages[: session.start] + session.messages[session.end :])
+    assert [fact.text for fact in session.facts if fact.text in outside] == []
+
+
+def test_no_fact_is_kept_because_another_one_is(session):
+    found = [fact.text for fact in session.facts]
+    assert [text for text in found if sum(text in other for other in found) > 1] == []
+
+
+def test_no_fact_is_so_short_that_it_stands_somewhere_by_chance(session):
+    assert min(len(fact.text) for fact in session.facts) >= 6
+
+
+def test_the_zone_is_what_is_chosen_to_be_compressed(session):
+    limits = boundaries.Limits(protect_first=work.HEAD - 1, keep_last=work.TAIL)
+    chosen = boundaries.choose_range(session.messages, limits)
+    assert isinstance(chosen, boundaries.Range)
+    assert (chosen.start, chosen.end) == (session.start, session.end)
+
+
+def test_each_call_is_answered_right_behind_it_and_each_answer_was_called_for(session):
+    waiting: list[tuple[str, str]] = []
+    for message in session.messages:
+        if message["role"] == "tool":
+            assert (message["tool_call_id"], message["tool_name"]) == waiting.pop(0)
+        else:
+            assert waiting == []
+            calls = message.get("tool_calls", [])
+            waiting = [(call["id"], call["function"]["name"]) for call in calls]
+    assert waiting == []
+
+
+def test_each_call_has_an_id_of_its_own(session):
+    calls = [call for message in session.messages for call in message.get("tool_calls", [])]
+    assert len({call["id"] for call in calls}) == len(calls)
+
+
+def test_arguments_are_json(session):
+    for message in session.messages:
+        for call in message.get("tool_calls", []):
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+
+
+def test_nobody_speaks_twice_in_a_row(session):
+    roles = [message["role"] for message in session.messages]
+    assert all(one != other or one == "tool" for one, other in pairwise(roles))
+
+
+def test_most_of_the_zone_is_answers_of_tools(session):
+    answers = sum(len(m["content"]) for m in session.zone if m["role"] == "tool")
+    assert 0.6 < answers / talk.size(session.zone) < 0.9
+
+
+def test_every_kind_is_said_by_both_sides_and_by_tools(held_out):
+    facts = [fact for session in _all(held_out) for fact in session.facts]
+    assert {fact.kind for fact in facts} == set(work.KINDS)
+    assert {fact.language for fact in facts} == {"en", "de", "zh", "ja"}
+    for kind in work.KINDS:
+        where = {fact.places[0] for fact in facts if fact.kind == kind}
+        assert {"user", "assistant"} < where
+
+
+def test_some_facts_are_said_again_and_most_only_once(held_out):
+    places = [len(fact.places) for session in _all(held_out) for fact in session.facts]
+    assert 0.05 < sum(count > 1 for count in places) / len(places) < 0.3
+
+
+def test_files_are_read_again(held_out):
+    again = 0
+    for session in _all(held_out):
+        read = [m["content"] for m in session.zone if m.get("tool_name") == "read_file"]
+        again += len(read) - len(set(read))
+    assert again >= len(TURNS)
+
+
+def test_the_zone_holds_more_paths_than_the_facts_are(session):
+    files = {word for word in _text(session.zone).split() if "/" in word and "." in word}
+    facts = {fact.text for fact in session.facts}
+    assert len(files - facts) > len(facts)
+
+
+@pytest.mark.parametrize("section", WORDS)
+def test_the_held_out_sessions_have_words_of_their_own(section):
+    seen, unseen = (formats.sections(held_out=held)[section] for held in (False, True))
+    assert seen
+    assert unseen
+    assert not set(seen) & set(unseen)
+
+
+def test_the_held_out_sessions_share_no_fact_with_the_others():
+    seen, unseen = (
+        {fact.text for session in _all(held) for fact in session.facts} for held in (False, True)
+    )
+    assert not seen & unseen
+
+
+def test_every_slot_of_every_format_can_be_filled(held_out):
+    sections = formats.sections(held_out=held_out)
+    filler = formats.Filler(random.Random(1), held_out=held_out)
+    for name, lines in sections.items():
+        for line in lines:
+            filled = filler.fill(line, 1)
+            assert filled.count("«") == filled.count("»") == (name.startswith(("fact", "again")))

@@ -1,0 +1,214 @@
+"""Undo: everything is as it was, and what was said since is kept or named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import Conflict, InvalidInput, NotCompressed, NotFound, Undone
+from tests.compression.homes import LAST, Chat, short
+
+SHAPES = ("in_place", "continuation")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_everything_is_as_it_was(chat: Chat, shape: Any) -> None:
+    before = chat.whole()
+    chat.clock.now += 5
+    done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    chat.clock.now += 5
+    undone = chat.compressor().undo(done.batch)
+    assert isinstance(undone, Undone)
+    assert undone.session_id == done.old_session_id
+    assert chat.whole() == before
+    assert chat.db.get_session(done.session_id) is None or shape == "in_place"
+    for session_id in (done.session_id, done.old_session_id):
+        assert chat.db.get_compression_lock_holder(session_id) is None
+
+
+def test_in_place_what_was_said_since_stays(chat: Chat) -> None:
+    texts, row = chat.texts(), chat.db.get_session(chat.session_id)
+    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    chat.say("said since")
+    chat.compressor().undo(done.batch)
+    assert chat.texts() == [*texts, "said since"]
+    now = chat.db.get_session(chat.session_id)
+    assert row is not None
+    assert now is not None
+    assert now["message_count"] == row["message_count"] + 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("counters", [(7, 3), (None, None)])
+def test_counters_that_had_drifted_or_are_none_are_as_they_were(
+    chat: Chat, shape: Any, counters: tuple[Any, Any]
+) -> None:
+    names = ("message_count", "tool_call_count")
+    chat.db.put_session_fields(chat.session_id, dict(zip(names, counters, strict=True)))
+    before = chat.whole()
+    done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    chat.compressor().undo(done.batch)
+    assert chat.whole() == before
+
+
+@pytest.mark.parametrize("kind", ["hermes, null flags"], indirect=True)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("flags", ["active = NULL", "compacted = 1"])
+def test_odd_flags_are_as_they_were(chat: Chat, shape: Any, flags: str) -> None:
+    chat.change(f"UPDATE messages SET {flags} WHERE id % 2")  # noqa: S608 -- of this test
+    before = chat.whole()
+    done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    chat.compressor().undo(done.batch)
+    assert chat.whole() == before
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_columns_that_we_know_nothing_of_are_as_they_were(chat: Chat, shape: Any) -> None:
+    for table in ("messages", "sessions"):
+        chat.change(f"ALTER TABLE {table} ADD COLUMN strange")
+        chat.change(f"UPDATE {table} SET strange = x'00ff'")  # noqa: S608 -- of this test
+    before = chat.whole()
+    done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    row: dict[str, Any] = {**(chat.db.get_session(done.session_id) or {})}
+    assert row["strange"] == b"\x00\xff"
+    chat.compressor().undo(done.batch)
+    assert chat.whole() == before
+
+
+# -- in place --------------------------------------------------------------------------------
+
+
+def test_what_was_written_to_a_copy_goes_back_to_its_original(chat: Chat) -> None:
+    originals = chat.db.get_messages(chat.session_id)
+    done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    copy = chat.db.get_messages(chat.session_id)[-1]["id"]
+    chat.change("UPDATE messages SET api_content = 'as sent', observed = 1 WHERE id = ?", copy)
+    chat.compressor().undo(done.batch)
+    changed = {"api_content": "as sent", "observed": 1}
+    assert chat.db.get_messages(chat.session_id) == [*originals[:-1], {**originals[-1], **changed}]
+    assert chat.db.check_integrity(deep=True) == []
+
+
+def test_a_copy_that_is_edited_is_found_by_its_new_text_afterwards(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    copy = next(row for row in chat.db.get_messages(chat.session_id)[::-1] if row["role"] == "user")
+    chat.db.search("bring the index up to date")
+    chat.change("UPDATE messages SET content = 'quokka' WHERE id = ?", copy["id"])
+    chat.compressor().undo(done.batch)
+    (hit,) = chat.db.search("quokka", per="message").hits
+    assert hit.message_id < copy["id"]
+
+
+def test_what_was_rewound_since_is_rewound_afterwards(chat: Chat) -> None:
+    texts = chat.texts()
+    done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    users = [row for row in chat.db.get_messages(chat.session_id) if row["role"] == "user"]
+    chat.db.rewind_to_message(chat.session_id, users[-1]["id"])
+    chat.compressor().undo(done.batch)
+    assert chat.texts() == texts[:-4]
+    rows = chat.db.get_messages(chat.session_id, include_inactive=True)
+    assert [(row["active"], row["compacted"]) for row in rows[-4:]] == [(0, 0)] * 4
+
+
+def test_where_the_summary_was_rewound_so_is_what_it_stands_for(chat: Chat) -> None:
+    texts = chat.texts()
+    done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    first = chat.db.get_messages(chat.session_id)[0]["id"]
+    chat.db.rewind_to_message(chat.session_id, first)
+    chat.compressor().undo(done.batch)
+    assert chat.texts() == []
+    assert chat.db.restore_rewound(chat.session_id, first) == len(texts)
+    assert chat.texts() == texts
+
+
+def test_messages_that_were_replaced_since_do_not_come_back_twice(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    chat.db.replace_messages(chat.session_id, [{"role": "user", "content": "afresh"}])
+    with pytest.raises(Conflict, match="were deleted since"):
+        chat.compressor().undo(done.batch)
+    assert chat.texts() == ["afresh"]
+
+
+def test_a_session_that_was_deleted_since_is_said_to_be(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
+    chat.db.delete_session(done.session_id)
+    with pytest.raises(Conflict, match="was deleted since"):
+        chat.compressor().undo(done.batch)
+
+
+def test_of_two_compressions_in_place_the_later_is_undone_first(chat: Chat) -> None:
+    before = chat.texts()
+    first = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    said = [f"and then {number} " + "again " * 50 for number in range(30)]
+    for text in said:
+        chat.say(text)
+    second = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    with pytest.raises(Conflict, match="compressed again since; undo that first"):
+        chat.compressor().undo(first.batch)
+    chat.compressor().undo(second.batch)
+    chat.compressor().undo(first.batch)
+    assert chat.texts() == [*before, *said]
+
+
+def test_nothing_is_undone_twice(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    chat.compressor().undo(done.batch)
+    once = chat.whole()
+    with pytest.raises(Conflict, match="undone already"):
+        chat.compressor().undo(done.batch)
+    assert chat.whole() == once
+
+
+def test_a_batch_that_is_no_compression_is_refused(chat: Chat) -> None:
+    with pytest.raises(NotFound):
+        chat.compressor().undo("b-nothing")
+    with pytest.raises(InvalidInput, match="no compression"):
+        chat.compressor().undo(chat.ledger.add_batch("prune").id)
+
+
+def test_after_an_undo_it_can_be_compressed_again(chat: Chat) -> None:
+    for shape in SHAPES:
+        done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+        chat.compressor().undo(done.batch)
+    assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+
+
+def test_no_mark_stays_in_the_home(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    chat.compressor().undo(done.batch)
+    keys = chat.db._read(lambda handle: handle.values("SELECT key FROM state_meta"))
+    assert [key for (key,) in keys if "done" in key] == []
+
+
+def test_every_change_is_audited(chat: Chat) -> None:
+    done = chat.compressor(client="someone").compress(chat.session_id, short, keep_last=LAST)
+    chat.compressor().undo(done.batch)
+    lines = chat.ledger.audited().items
+    assert [line.client for line in lines] == ["library", "someone"]
+    assert all(done.session_id in line.what for line in lines)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_while_somebody_compresses_a_session_nothing_is_undone_in_it(
+    chat: Chat, shape: Any
+) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    for session_id in {done.session_id, done.old_session_id}:
+        assert chat.db.try_acquire_compression_lock(session_id, "another")
+        before = chat.whole()
+        with pytest.raises(NotCompressed, match="another") as refused:
+            chat.compressor().undo(done.batch)
+        assert refused.value.code == "locked"
+        assert chat.whole() == before
+        chat.db.release_compression_lock(session_id, "another")
+    assert isinstance(chat.compressor().undo(done.batch), Undone)
+
+
+def test_an_undo_that_somebody_else_is_at_names_the_batch(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    (step,) = chat.ledger.steps(done.batch)
+    undoing = chat.ledger.add_batch("undo").id
+    chat.ledger.prepare("s-one", undoing, (), undoes=step.id)
+    with pytest.raises(Conflict, match=f"batch {done.batch}"):
+        chat.ledger.prepare("s-two", undoing, (), undoes=step.id)

@@ -1,0 +1,247 @@
+"""Undo of a continuation: what it drops, who is in it, and what is not there any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from session_core import (
+    Changed,
+    Conflict,
+    Ledger,
+    NotCompressed,
+    Run,
+    SessionRuntime,
+    StateFolder,
+    Undone,
+    UndoPlanned,
+)
+from session_core.ledger.records import Kept
+from tests.compression.homes import CHAT, LAST, Chat, short
+
+
+def test_a_continuation_that_has_gone_on_is_a_plan_that_says_what_it_drops(chat: Chat) -> None:
+    before = chat.whole()
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.say("one"), chat.say("two")
+    gone_on = chat.whole()
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    assert (planned.sessions, planned.messages) == ((done.session_id,), 2)
+    assert chat.whole() == gone_on
+    undone = chat.compressor().apply_undo(planned.plan)
+    assert undone.session_id == done.old_session_id
+    assert chat.whole() == before
+    assert chat.compressor().apply_undo(planned.plan) == undone
+
+
+def test_what_an_undo_drops_is_in_the_trash(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.say("not to be lost")
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    chat.compressor().apply_undo(planned.plan)
+    newest = chat.ledger.batches().items[0]
+    (step,) = chat.ledger.steps(newest.id)
+    kept = list(chat.ledger.trash(step.id))
+    texts = [each.value["content"] for each in kept if each.what == "message"]
+    assert texts[-1] == "not to be lost"
+
+
+def test_an_undo_that_was_planned_sees_what_is_said_later(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.say("one")
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    chat.say("two")
+    with pytest.raises(Changed):
+        chat.compressor().apply_undo(planned.plan)
+    assert chat.texts()[-1] == "two"
+
+
+def test_a_chain_of_continuations_goes_as_a_whole(chat: Chat) -> None:
+    before, old = chat.whole(), chat.session_id
+    first = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    for number in range(30):
+        chat.say(f"and then {number} " + "again " * 50)
+    second = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    planned = chat.compressor().undo(first.batch)
+    assert isinstance(planned, UndoPlanned)
+    assert planned.sessions == (first.session_id, second.session_id)
+    assert planned.messages >= 30
+    chat.compressor().apply_undo(planned.plan)
+    assert chat.whole() == before
+
+
+def test_delegates_of_a_continuation_are_named_and_kept_in_the_trash(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    marked = {"model_config": {"_delegate_from": done.session_id}}
+    chat.db.create_session("helper", "cli", parent_session_id=done.session_id, **marked)
+    chat.db.append_message("helper", "user", "do this")
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    assert planned.sessions == (done.session_id, "helper")
+    chat.compressor().apply_undo(planned.plan)
+    assert chat.db.get_session("helper") is None
+
+
+@pytest.mark.parametrize("how", ["ended", "reset"])
+def test_one_that_was_only_left_drops_nothing(chat: Chat, how: str) -> None:
+    old, texts = chat.session_id, chat.texts()
+    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    if how == "ended":
+        chat.db.end_session(done.session_id, "user_exit")
+    else:
+        chat.store.reset_session(chat.key)
+    elsewhere = chat.session_id
+    assert isinstance(chat.compressor().undo(done.batch), Undone)
+    assert chat.db.get_session(done.session_id) is None
+    assert chat.texts(old) == texts
+    assert chat.session_id == (old if how == "ended" else elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda chat, child: chat.db.set_session_title(child, "My own"), "title"),
+        (
+            lambda chat, child: chat.db.record_auxiliary_usage(child, "vision", input_tokens=9),
+            "session_model_usage",
+        ),
+        (lambda chat, child: chat.db.set_meta(f"goal:{child}", "ship it"), "goal"),
+        (
+            lambda chat, _: chat.change(
+                "UPDATE messages SET api_content = 'x' WHERE id = (SELECT max(id) FROM messages)"
+            ),
+            "messages",
+        ),
+    ],
+)
+def test_whatever_became_of_it_is_planned_and_kept(
+    chat: Chat, change: Callable[[Chat, str], object], named: str
+) -> None:
+    before = chat.whole()
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    change(chat, done.session_id)
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    assert (planned.messages, planned.changed) == (0, (named,))
+    chat.compressor().apply_undo(planned.plan)
+    assert chat.whole() == before
+    kept = [(each.what, str(each.value)) for each in trash(chat)]
+    tokens = {"title": "My own", "session_model_usage": "vision", "goal": "ship it"}
+    assert any(tokens.get(named, "'api_content': 'x'") in value for _, value in kept)
+
+
+def test_a_plan_sees_what_became_of_it_since(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.say("one")
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    chat.db.set_session_title(done.session_id, "My own")
+    with pytest.raises(Changed):
+        chat.compressor().apply_undo(planned.plan)
+    assert chat.db.get_session_title(done.session_id) == "My own"
+
+
+def test_sessions_that_lose_their_parent_are_named_and_kept(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    marked = {"model_config": {"_branched_from": done.session_id}}
+    chat.db.create_session("branch", "cli", parent_session_id=done.session_id, **marked)
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    assert planned.detached == ("branch",)
+    chat.compressor().apply_undo(planned.plan)
+    row = chat.db.get_session("branch")
+    assert row is not None
+    assert row["parent_session_id"] is None
+    (kept,) = [each.value for each in trash(chat) if each.what == "detached"]
+    assert kept["parent_session_id"] == done.session_id
+
+
+def trash(chat: Chat) -> list[Kept]:
+    """What the newest step has kept."""
+    (step,) = chat.ledger.steps(chat.ledger.batches().items[0].id)
+    return list(chat.ledger.trash(step.id))
+
+
+# -- who is there ----------------------------------------------------------------------------
+
+
+def test_no_session_is_deleted_under_somebody_who_has_it_open(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.lease(done.session_id)
+    before = chat.whole()
+    with pytest.raises(NotCompressed, match="has this session open; stop it") as refused:
+        chat.compressor().undo(done.batch)
+    assert refused.value.code == "live"
+    assert chat.whole() == before
+
+
+def test_whoever_comes_while_the_trash_is_written_is_seen(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+
+    class Slow(Ledger):
+        """A ledger in which somebody comes while a step is prepared."""
+
+        def prepare(self, *args: Any, **options: Any) -> None:
+            """Let him come."""
+            super().prepare(*args, **options)
+            chat.lease(done.session_id)
+
+    before = chat.whole()
+    with Slow(StateFolder(chat.db.path, root=chat.state), clock=chat.clock) as ledger:
+        chat.ledger, quick = ledger, chat.ledger
+        with pytest.raises(NotCompressed, match="has this session open"):
+            chat.compressor().undo(done.batch)
+        chat.ledger = quick
+    assert chat.whole() == before
+
+
+def test_a_turn_whose_session_is_undone_goes_on_where_its_chat_is(chat: Chat) -> None:
+    old = chat.session_id
+    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+
+    def answer(run: Run, message: Any) -> str:
+        chat.compressor().undo(done.batch)
+        run.append("user", message)
+        return "done"
+
+    SessionRuntime(chat.store, lambda _: answer).handle(CHAT, "important")
+    assert chat.db.get_session(done.session_id) is None
+    assert chat.session_id == old
+    assert chat.texts(old)[-1] == "important"
+
+
+# -- what is not there any more --------------------------------------------------------------
+
+
+def test_where_it_was_deleted_its_parent_is_gone_on_with(chat: Chat) -> None:
+    old, before = chat.session_id, chat.whole()
+    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    chat.db.delete_session(done.session_id)
+    undone = chat.compressor().undo(done.batch)
+    assert undone == Undone(old, 80, 0)
+    assert chat.whole() == before
+
+
+def test_where_its_parent_was_deleted_there_is_no_plan(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.say("one")
+    chat.db.delete_session(done.old_session_id)
+    with pytest.raises(Conflict, match=f"{done.old_session_id} was deleted since"):
+        chat.compressor().undo(done.batch)
+
+
+def test_a_title_that_another_has_by_now_is_told_and_left_there(chat: Chat) -> None:
+    old = chat.session_id
+    done = chat.compressor().compress(old, short, shape="continuation", keep_last=LAST)
+    chat.db.put_session_fields(old, {"title": None})
+    chat.db.create_session("third", "cli")
+    chat.db.set_session_title("third", "Trip")
+    undone = chat.compressor().undo(done.batch)
+    assert undone == Undone(old, 80, 12, lost_title="Trip")
+    assert chat.db.get_session_title(old) is None
+    assert chat.db.get_session_title("third") == "Trip"

@@ -1,0 +1,221 @@
+"""Tries compressions with a fault at many points, and judges what is left and what becomes of that.
+
+What a fault has left must be the conversation of before or the one after; the next start finds out
+which, goes on to the end, and takes it back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from session_core.errors import SessionError
+from session_core.ledger.steps import MARK, resume
+from tests.faults import routes, state
+from tests.faults.compression import LATER_S, Opened, build, is_compressed
+from tests.faults.mutations import NOW
+from tests.faults.points import Call, Fault
+from tests.faults.routes import CHAT
+from tests.faults.strace import Run
+from tests.faults.sweep import DURABLE, Sweep, Trial
+
+_CHILD = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}")
+_PASSING = ("compression_locks", "sqlite_sequence")
+
+
+def look(home: Path) -> dict[str, str]:
+    """Return what a home holds, table by table, without what passes: marks, locks, chosen names."""
+    found = {}
+    with state.connection(home / "state.db") as opened:
+        for table in state.tables(opened):
+            if table not in _PASSING:
+                rows = [dict(zip(_names(opened, table), row, strict=True)) for row in
+                        opened.execute(f'SELECT * FROM "{table}"')]  # noqa: S608  # fmt: skip
+                found[table] = _as_text(table, rows)
+    return found
+
+
+def _names(opened: Any, table: str) -> list[str]:
+    return [name for (name,) in opened.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+
+
+def _as_text(table: str, rows: list[dict[str, Any]]) -> str:
+    """Return rows with the times of later as those of now, and with one name for every child."""
+    if table == "state_meta":
+        rows = [row for row in rows if not row["key"].startswith("mcp_sessions")]
+    if table == "gateway_routing":
+        for row in rows:
+            del row["updated_at"], row["scope"]
+    if table == "messages":
+        rows = _numbered(rows)
+    text = json.dumps(sorted(json.dumps(row, default=repr) for row in rows))
+    return _CHILD.sub("child", text.replace(repr(NOW + LATER_S), repr(NOW)))
+
+
+def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Number those that were put in place of others: the second time they get other ids."""
+    old = [row for row in rows if row["id"] <= _OLD_IDS]
+    new = sorted((row for row in rows if row["id"] > _OLD_IDS), key=lambda row: int(row["id"]))
+    return old + [{**row, "id": f"new {at}"} for at, row in enumerate(new)]
+
+
+_OLD_IDS = 22
+"""So many messages a home has that nobody has compressed."""
+
+
+# -- trying ------------------------------------------------------------------------------------
+
+
+class CompressionSweep(Sweep):
+    """Tries a compression with a fault, and judges what is left and what becomes of that."""
+
+    def rehearse(self, mutation: Any, folder: Path) -> Trial:
+        """Build the home before it, and run it undisturbed."""
+        home = folder / "template"
+        build(home, mutation)
+        undisturbed = routes.copy(home, folder / "undisturbed")
+        before = look(undisturbed)
+        with self._lab() as lab:
+            ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
+        if ran.said != ("ack", "closed", "end"):
+            raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
+        after = look(undisturbed)
+        trial = Trial(mutation, home, before, after, {}, calls)
+        wrong = _go_on_with(trial, undisturbed)
+        if wrong or before == after:
+            raise AssertionError(f"{mutation.name} is not judged well by itself: {wrong}")
+        return trial
+
+    def _points(self, trial: Trial, fault: Fault, *, every: bool) -> list[Call]:
+        """Return the chosen ones, and to die at also what is right behind a commit of the home."""
+        points = super()._points(trial, fault, every=every)
+        if fault.name != "kill":
+            return points
+        behind = (call for before, call in pairwise(trial.calls) if _commits(before))
+        return points + [call for call in behind if call not in points]
+
+    def _try(self, trial: Trial, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
+        label = f"{fault.name}_{point.place}".replace(" ", "_")
+        log, home = folder / f"{label}.log", routes.copy(trial.home, folder / label)
+        with self._lab() as lab:
+            ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
+        there = _which(trial, home)
+        wrong = _judge(trial, fault, point, ran, home) + _go_on_with(trial, home)
+        shutil.rmtree(home)
+        log.unlink()
+        where = f"{trial.mutation.name}: {fault.name} at {point}"
+        problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
+        return f"{_word(ran)}, {there}", problem
+
+
+def _commits(call: Call) -> bool:
+    return call.syscall in DURABLE and call.file == "state.db-wal"
+
+
+def _word(ran: Run) -> str:
+    if ran.killed:
+        return "killed when done" if "ack" in ran.said else "killed"
+    return "done" if "ack" in ran.said else "error"
+
+
+def _which(trial: Trial, home: Path) -> str:
+    found = look(home)
+    return "after" if found == trial.after else "before" if found == trial.before else "neither"
+
+
+def _judge(trial: Trial, fault: Fault, point: Call, ran: Run, home: Path) -> list[str]:
+    """Return what is wrong with what a fault has left."""
+    there = _which(trial, home)
+    judged = {
+        "it hung": ran.hung,
+        "the fault did not happen": not ran.failed or ran.killed != (fault.name == "kill"),
+        "an error that is not ours": any(line.startswith("foreign") for line in ran.said),
+        f"neither the state before nor the one after: {_differing(trial, home)}":
+            there == "neither",
+        "acknowledged and lost": "ack" in ran.said and there == "before",
+    }  # fmt: skip
+    return [what for what, so in judged.items() if so] + state.damage(home)
+
+
+def _differing(trial: Trial, home: Path) -> list[str]:
+    found = look(home)
+    return [
+        table
+        for table in sorted({*found, *trial.before})
+        if found.get(table) not in (trial.before.get(table), trial.after.get(table))
+    ]
+
+
+def _go_on_with(trial: Trial, home: Path) -> list[str]:
+    """Start anew once the lock has run out: decide, do it again, and take it back."""
+    mutation = trial.mutation
+    wrong: list[str] = []
+    opened = Opened(home, later=True)
+    try:
+        opened.store.check_against_state()
+        resume(opened.db, opened.ledger)
+        if opened.ledger.unsettled():
+            wrong.append("a step that nobody decides")
+        decided = _which(trial, home)
+        for turn in (mutation.again, mutation.again):
+            turn(opened)
+            if _which(trial, home) != "after":
+                wrong.append(f"done again it comes to something else: {_differing(trial, home)}")
+        wrong += _taken_back(trial, opened, home)
+        wrong += [] if decided != "neither" else ["a start does not heal it"]
+        wrong += map(str, opened.db.check_integrity(deep=True))
+        wrong += _next_message(opened)
+    except SessionError as error:
+        wrong.append(f"it cannot be gone on with: {error!r}")
+    finally:
+        opened.close()
+    return wrong + _leftovers(home)
+
+
+def _taken_back(trial: Trial, opened: Opened, home: Path) -> list[str]:
+    """Undo what was done, or do what was undone, which shows that nothing was left behind."""
+    if not trial.mutation.undoes:
+        opened.compressor.undo(_last_compression(opened))
+        return [] if _which(trial, home) == "before" else [f"undone: {_differing(trial, home)}"]
+    opened.compressor.compress(CHAT, lambda _: "in short: the ferry", keep_last=2)
+    return [] if is_compressed(opened) else ["it cannot be compressed any more"]
+
+
+def _next_message(opened: Opened) -> list[str]:
+    """Let a message of the chat come in, with which the mirror of the routes is up to date."""
+    tip = opened.db.get_compression_tip(CHAT)
+    landed = opened.store.get_or_create_session(routes.source_of(CHAT)).session_id
+    return [] if landed == tip else [f"the next message lands in {landed}, not in {tip}"]
+
+
+def _last_compression(opened: Opened) -> str:
+    found: str = opened.ledger._file.read(
+        lambda rows: rows.value(
+            "SELECT id FROM batches WHERE id IN (SELECT batch FROM steps WHERE state = 'done')"
+        )
+    )
+    return found
+
+
+def _leftovers(home: Path) -> list[str]:
+    """Return what is left in a home that nobody needs, and what its two copies of routes differ."""
+    with state.connection(home / "state.db") as opened:
+        marks = opened.execute(
+            "SELECT count(*) FROM state_meta WHERE key LIKE ? AND value <> 'never'", (f"{MARK}%",)
+        ).fetchone()[0]
+        locks = opened.execute(
+            "SELECT count(*) FROM compression_locks WHERE expires_at > ?", (NOW + LATER_S,)
+        ).fetchone()[0]
+        rows = opened.execute("SELECT session_key, entry_json FROM gateway_routing").fetchall()
+    file = json.loads((home / routes.FOLDER / "sessions.json").read_text(encoding="utf-8"))
+    table = {key: json.loads(text) for key, text in rows}
+    judged = {
+        "a mark is left": marks > 0,
+        "a lock is left": locks > 0,
+        "the two copies of the routes differ": any(file.get(key) != table[key] for key in table),
+    }
+    return [what for what, so in judged.items() if so]

@@ -1,0 +1,130 @@
+"""A program whose main thread is interrupted without end while it and its other threads write.
+
+Prints a mapping: what was acknowledged and what is stored, what other threads were told, how many
+interrupts there were, and what became of a write afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from session_core import SessionDB
+
+_SECONDS = 3.0
+_LONGEST_S = 0.003
+_JOIN_S = 20.0
+
+
+class Alarm(Exception):
+    """What a handler raises to end what takes too long."""
+
+
+class Storm:
+    """Some threads that append, and the main one, which a signal stops over and over."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self.db = SessionDB(path, patience_s=5.0)
+        self.acknowledged: list[str] = []
+        self.told: list[str] = []
+        self.interrupts = 0
+        self.over = threading.Event()
+        self.threads = [
+            threading.Thread(target=self._append, args=(f"{number}.",), daemon=True)
+            for number in range(threads)
+        ]
+
+    def run(self) -> dict[str, Any]:
+        """Let it rage, wait for calm, and say what came of it."""
+        self.db.create_session("chat", "cli")
+        for thread in self.threads:
+            thread.start()
+        self._be_interrupted()
+        self.over.set()
+        for thread in self.threads:
+            thread.join(_JOIN_S)
+        after = [self._write_in_a_thread(), self._write("main")]
+        stored = Counter(row["content"] for row in self.db.get_messages("chat"))
+        row = self.db.get_session("chat") or {}
+        with SessionDB(self.db.path, patience_s=0.0) as other:
+            other.append_message("chat", "user", "other")
+        return {
+            "interrupts": self.interrupts,
+            "acknowledged": len(self.acknowledged),
+            "lost": sorted(set(self.acknowledged) - set(stored))[:5],
+            "doubled": [text for text, count in stored.items() if count > 1][:5],
+            "torn": [a for a in stored if a.startswith("a") and "b" + a[1:] not in stored][:5],
+            "miscounted": row.get("message_count") != stored.total(),
+            "told": self.told[:5],
+            "hanging": sum(thread.is_alive() for thread in self.threads),
+            "after": after,
+        }
+
+    def _append(self, tag: str) -> None:
+        numbers = itertools.count()
+        while not self.over.is_set():
+            text = f"{tag}{next(numbers)}"
+            try:
+                self.db.append_message("chat", "user", text)
+            except BaseException as error:  # noqa: BLE001 -- whatever it is, nobody may be told so
+                self.told.append(f"{type(error).__name__}: {error}")
+            else:
+                self.acknowledged.append(text)
+
+    def _be_interrupted(self) -> None:
+        until = time.monotonic() + _SECONDS
+        signal.signal(signal.SIGALRM, _stop)
+        numbers = itertools.count()
+        while time.monotonic() < until:
+            try:
+                # What is raised while something is thrown away is lost: there it is set again.
+                while time.monotonic() < until:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0001, _LONGEST_S))
+                    for _ in range(20):
+                        self._change(str(next(numbers)))
+            except (KeyboardInterrupt, Alarm):
+                self.interrupts += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+    def _change(self, number: str) -> None:
+        self.db.append_message("chat", "user", number)
+        self.acknowledged.append(number)
+        pair = [f"a{number}", f"b{number}"]
+        with self.db.transaction():
+            for text in pair:
+                self.db.append_message("chat", "user", text)
+        self.acknowledged += pair
+        self.db.revision("chat")
+
+    def _write_in_a_thread(self) -> str:
+        done: list[str] = []
+        thread = threading.Thread(target=lambda: done.append(self._write("thread")), daemon=True)
+        thread.start()
+        thread.join(_JOIN_S)
+        return done[0] if done else "hangs"
+
+    def _write(self, text: str) -> str:
+        try:
+            self.db.append_message("chat", "user", text)
+        except Exception as error:  # noqa: BLE001 -- said by its name
+            return f"{type(error).__name__}: {error}"
+        return "written"
+
+
+def _stop(*_: object) -> None:
+    if random.random() < 0.5:
+        raise KeyboardInterrupt
+    raise Alarm
+
+
+if __name__ == "__main__":
+    print(json.dumps(Storm(Path(sys.argv[1]), int(sys.argv[2])).run()), flush=True)

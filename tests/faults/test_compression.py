@@ -1,0 +1,31 @@
+"""A fault at every write of a compression or of an undo: the conversation of before or after."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import compression, state
+from tests.faults.compression import COMPRESSIONS
+from tests.faults.compression_sweep import CompressionSweep
+from tests.faults.points import FAULTS
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(scope="module")
+def labs():
+    with CompressionSweep() as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", COMPRESSIONS)
+def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(labs, tmp_path, name):
+    outcomes = labs.run(COMPRESSIONS[name], tmp_path)
+    assert [problem for outcome in outcomes for problem in outcome.problems] == []
+    assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
+
+
+@pytest.mark.parametrize("kind", ["own", "hermes"])
+def test_the_home_before_a_compression_is_small(tmp_path, kind):
+    compression.build(tmp_path / "home", COMPRESSIONS[f"compressor.apply, in_place, {kind}"])
+    assert state.rows(tmp_path / "home") <= 40

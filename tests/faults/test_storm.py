@@ -1,0 +1,37 @@
+"""A storm of signals whose handler raises: nothing is lost or doubled, nobody else is harmed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults import state
+from tests.faults.process import Process
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals"),
+]
+
+
+@pytest.mark.parametrize("threads", [0, 4])
+def test_a_storm_of_interrupts_loses_nothing_and_leaves_a_database_that_works(
+    tmp_path: Path, threads: int
+) -> None:
+    with Process("storm", tmp_path / "state.db", str(threads)) as process:
+        came_to = json.loads(process.hear())
+    assert came_to.pop("interrupts") > 50
+    assert came_to.pop("acknowledged") > 50
+    assert came_to == {
+        "lost": [],
+        "doubled": [],
+        "torn": [],
+        "miscounted": False,
+        "told": [],
+        "hanging": 0,
+        "after": ["written", "written"],
+    }
+    assert state.damage(tmp_path) == []
