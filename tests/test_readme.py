@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from session_core.hooks import GROUP
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -22,6 +24,8 @@ SAYS = {
         "Session reset",
         "hello! (2 messages so far)",
     ],
+    "Its life": ["back in the first: True", "cut off: []"],
+    "Compression that can be taken back": ["Undone(session_id='long', restored="],
 }
 """What the example below each heading prints, in this order."""
 
@@ -67,6 +71,12 @@ def test_an_example_runs_again_where_it_ran_before(tmp_path, heading):
 def test_the_agent_has_at_most_thirty_lines_of_code():
     lines = _blocks("python")["An agent of thirty lines"].splitlines()
     assert len([line for line in lines if line.strip()]) <= 30
+
+
+def test_the_plugin_of_four_lines_is_in_the_group_where_plugins_are_looked_for():
+    (block,) = _blocks("toml").values()
+    assert len(block.splitlines()) == 4
+    assert f"entry-points.{GROUP}." in block
 
 
 def test_the_commands_install_what_there_is():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.requirements import REQUIREMENTS, Requirement
+from tests.requirements import PARTS, REQUIREMENTS, Requirement
 
 TESTS = Path(__file__).parent
 PROOFS = ("contract", "interop", "faults")
@@ -52,6 +52,10 @@ def test_entries_are_well_formed() -> None:
         assert isinstance(requirement, Requirement)
         assert requirement.source
         assert requirement.behaviour.endswith("."), key
+
+
+def test_a_promise_stands_in_one_part_of_the_ledger() -> None:
+    assert sum(map(len, PARTS)) == len(REQUIREMENTS)
 
 
 def test_a_test_proves_one_promise() -> None:

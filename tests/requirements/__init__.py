@@ -1,0 +1,27 @@
+"""The ledger: what is promised, where that was said, and the tests that prove it.
+
+A key is `area:what`; the source is the issue, a section of the reference or of the design. A test
+is named by its file below `tests/` and its function; `test_requirements.py` checks both ways. One
+file a subject, none over some 400 lines.
+"""
+
+from __future__ import annotations
+
+from tests.requirements import (
+    compression,
+    conversations,
+    database,
+    ledger,
+    lifecycle,
+    project,
+    routing,
+)
+from tests.requirements.entry import Requirement
+
+__all__ = ["PARTS", "REQUIREMENTS", "Requirement"]
+
+PARTS: tuple[dict[str, Requirement], ...] = tuple(
+    part.REQUIREMENTS
+    for part in (project, conversations, database, routing, ledger, compression, lifecycle)
+)
+REQUIREMENTS: dict[str, Requirement] = {key: part[key] for part in PARTS for key in part}
