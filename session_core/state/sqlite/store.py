@@ -73,7 +73,6 @@ class Store:
         self.path = _checked(home.find_home().db_path if db_path is None else db_path)
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s is {patience_s}; at least 0")
-        self.folder: Path | None = self.path.parent
         self.read_only = read_only
         self._patience_s = patience_s
         self._clock = clock
@@ -89,6 +88,11 @@ class Store:
     def kind(self) -> HomeKind:
         """Whose home this is; a file that is not there yet becomes ours at the first write."""
         return self._read(lambda _: self._kind or self._kind_of_missing())
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home."""
+        return self.path.parent
 
     @property
     def immutable(self) -> bool:
