@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, holders
+from session_core.presence import sidecar
 from tests.homes import connect, fill, hermes_database, own_database
 
 WAIT_S = 20.0
@@ -140,6 +141,28 @@ def test_the_file_alone_holds_everything_after_a_close(tmp_path: Path, path: Pat
     shutil.copy(path, copy)
     with SessionDB(copy, read_only=True) as again:
         assert [row["content"] for row in again.get_messages("s")] == [str(n) for n in range(20)]
+
+
+def test_a_close_leaves_no_log_to_read_through_in_a_home_of_our_own(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db:
+        db.append_message("s", "user", "x", create={"source": "cli"})
+        assert sidecar(path, "-wal").stat().st_size > 0
+    assert sidecar(path, "-wal").stat().st_size == 0
+
+
+def test_a_log_that_one_great_change_made_long_is_cut_by_those_that_follow(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db:
+        db.append_messages(
+            "s", [{"role": "tool", "content": "x" * (1 << 20)}] * 40, create={"source": "cli"}
+        )
+        long = sidecar(path, "-wal").stat().st_size
+        for number in range(500):
+            db.append_message("s", "user", str(number))
+        assert sidecar(path, "-wal").stat().st_size <= 16 << 20 < long
 
 
 def test_a_close_does_not_wait_for_who_reads_or_writes(path: Path) -> None:

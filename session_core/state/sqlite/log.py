@@ -24,10 +24,10 @@ _INDEX_ROWS = 10
 class Log:
     """What was changed through one connection since its log was folded back."""
 
-    def __init__(self, checkpoint: str, *, wait_ms: int, overdue: bool) -> None:
-        self._sql = f"PRAGMA wal_checkpoint({checkpoint})"
+    def __init__(self, *, own: bool, wait_ms: int, overdue: bool) -> None:
+        self._own = own
         self._wait_ms = wait_ms
-        self._row_weight = 1 if checkpoint == "FULL" else _INDEX_ROWS
+        self._row_weight = 1 if own else _INDEX_ROWS
         self._rows_seen = 0
         self._overdue = overdue
 
@@ -39,27 +39,34 @@ class Log:
         """
         if self._overdue:
             self._overdue = False
-            self._checkpoint(handle)
+            self._fold(handle)
 
     def fold_back_in_time(self, handle: Handle | None) -> None:
         """Fold the log back after enough changes."""
         if handle is not None and self._rows(handle) >= CHECKPOINT_ROWS * self._row_weight:
-            self._checkpoint(handle)
+            self._fold(handle)
 
-    def fold_back(self, handle: Handle) -> None:
-        """Fold the log back, if there is anything in it of this connection."""
-        if self._rows(handle):
-            self._checkpoint(handle)
+    def fold_away(self, handle: Handle) -> None:
+        """Fold the log back, and leave none where the home is ours.
+
+        Whoever copies the one file, as people do, has all of it, and the next one who opens it has
+        no log to read through, which takes 0.4 ms a megabyte.
+        """
+        self._checkpoint(handle, "TRUNCATE" if self._own else "PASSIVE")
 
     def _rows(self, handle: Handle) -> int:
         return handle.connection.total_changes - self._rows_seen
 
-    def _checkpoint(self, handle: Handle) -> None:
+    def _fold(self, handle: Handle) -> None:
+        self._checkpoint(handle, "FULL" if self._own else "PASSIVE")
+
+    def _checkpoint(self, handle: Handle, mode: str) -> None:
         """Checkpoint; where that fails, the log still has all of it, and the next one does it."""
         self._rows_seen = handle.connection.total_changes
         # The change is durable already: an error now would tell its caller that it is not.
         with suppress(driver.library().Error):
-            hurry(handle, lambda: handle.connection.execute(self._sql).fetchall(), self._wait_ms)
+            sql = f"PRAGMA wal_checkpoint({mode})"
+            hurry(handle, lambda: handle.connection.execute(sql).fetchall(), self._wait_ms)
 
 
 def hurry(handle: Handle, work: Callable[[], T], wait_ms: int) -> T:

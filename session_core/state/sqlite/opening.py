@@ -25,6 +25,9 @@ _creating = threading.Lock()
 _EMPTY_JOURNAL = 512
 """A journal that holds nothing but its header, as while a database is made."""
 
+_LOG_KEPT_BYTES = 16 << 20
+"""A log that one great change made longer is cut to this when it begins anew."""
+
 MARK = "mcp_sessions_home"
 """The key in `state_meta` that says that a database is ours."""
 
@@ -81,13 +84,15 @@ def finish_leftover(path: Path) -> None:
     handle.connection.close()
 
 
-def open_writer(path: Path) -> Handle:
+def open_writer(path: Path, *, own: bool) -> Handle:
     """Open for writing; settings of the connection only, none that stays in the file."""
     handle = _connect(file_uri(path, "mode=rw"))
     # Before SQLite 3.42 the triggers of Hermes may not touch its search index without this trust.
     trust = "trusted_schema=ON"
     for pragma in ("foreign_keys=ON", "wal_autocheckpoint=0", "synchronous=FULL", trust):
         handle.connection.execute(f"PRAGMA {pragma}")
+    if own:
+        handle.connection.execute(f"PRAGMA journal_size_limit={_LOG_KEPT_BYTES}")
     return handle
 
 
@@ -126,7 +131,7 @@ def create(path: Path, patience_s: float) -> HomeKind:
         handle = _connect(file_uri(path, "mode=rw"))
         try:
             _keep_a_log(handle, time.monotonic() + patience_s)
-            writer = Writer(lambda: handle, checkpoint="FULL", patience_s=patience_s)
+            writer = Writer(lambda: handle, own=True, patience_s=patience_s)
             guard = open_reader(path)
             writer.run(_write_schema)
             return look_at(guard, path) or "own"

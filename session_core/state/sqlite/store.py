@@ -243,8 +243,8 @@ class Store:
                 own = self._kind == "own"
                 # Nothing here may refer to `self`: whoever drops it unclosed relies on its end.
                 self._open.writer = Writer(
-                    partial(open_writer, self.path),
-                    checkpoint="FULL" if own else "PASSIVE",
+                    partial(open_writer, self.path, own=own),
+                    own=own,
                     patience_s=self._patience_s,
                     check=partial(self._open.check_same_file, self.path),
                     overdue=size(presence.sidecar(self.path, "-wal")) > _LONG_LOG_BYTES,

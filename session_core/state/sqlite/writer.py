@@ -40,7 +40,7 @@ class Writer:
         self,
         open_handle: Callable[[], Handle],
         *,
-        checkpoint: str,
+        own: bool,
         patience_s: float,
         check: Callable[[], None] = lambda: None,
         overdue: bool = False,
@@ -50,7 +50,7 @@ class Writer:
         self._afterwards = afterwards
         self._patience_s = patience_s
         self._wait_ms = int(min(patience_s, _LONGEST_WAIT_S) * 1000)
-        self._log = Log(checkpoint, wait_ms=self._wait_ms, overdue=overdue)
+        self._log = Log(own=own, wait_ms=self._wait_ms, overdue=overdue)
         self._check = check
         self._handle: Handle | None = None
         self._turns = Turns()
@@ -158,7 +158,9 @@ class Writer:
             self._have_alone(job)
             handle = self._opened()
             change = partial(self._transact, job, self._afterwards, 0)
-            return hurry(handle, change, self._wait_ms)
+            more = hurry(handle, change, self._wait_ms)
+            self._log.fold_back_in_time(handle)
+            return more
         finally:
             job.over = True
             self._turns.leave(job)
@@ -168,8 +170,7 @@ class Writer:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.connection.rollback()
-            # Whoever copies the one file, as people do, has all of it.
-            self._log.fold_back(handle)
+            self._log.fold_away(handle)
             handle.connection.close()
 
     def _commit(self, job: Job, batch: list[Job]) -> None:
