@@ -20,7 +20,7 @@ from tests.faults.compression import LATER_S, Opened, build, is_compressed
 from tests.faults.mutations import NOW
 from tests.faults.points import Call, Fault
 from tests.faults.routes import CHAT
-from tests.faults.strace import Run
+from tests.faults.strace import Run, lent
 from tests.faults.sweep import DURABLE, Sweep, Trial
 
 _CHILD = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}")
@@ -79,7 +79,7 @@ class CompressionSweep(Sweep):
         build(home, mutation)
         undisturbed = routes.copy(home, folder / "undisturbed")
         before = look(undisturbed)
-        with self._lab() as lab:
+        with lent(self._labs) as lab:
             ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
         if ran.said != ("ack", "closed", "end"):
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
@@ -101,7 +101,7 @@ class CompressionSweep(Sweep):
     def _try(self, trial: Trial, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", routes.copy(trial.home, folder / label)
-        with self._lab() as lab:
+        with lent(self._labs) as lab:
             ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
         there = _which(trial, home)
         wrong = _judge(trial, fault, point, ran, home) + _go_on_with(trial, home)

@@ -10,8 +10,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
@@ -117,6 +120,16 @@ class Lab:
 
     def _hear(self) -> str:
         return _said_by(self._server.stdout)
+
+
+@contextmanager
+def lent(free: SimpleQueue[Lab]) -> Iterator[Lab]:
+    """Take a lab that is free, and give it back."""
+    lab = free.get()
+    try:
+        yield lab
+    finally:
+        free.put(lab)
 
 
 def program() -> str:

@@ -17,7 +17,7 @@ from session_core import driver
 from tests.faults import state, template
 from tests.faults.mutations import Mutation, open_home
 from tests.faults.points import FAULTS, Call, Fault, choose, commit
-from tests.faults.strace import Lab, Run
+from tests.faults.strace import Lab, Run, lent
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -88,7 +88,7 @@ class Sweep:
         template.build(home, mutation.kind)
         template.prepare(home, mutation)
         template.build(folder / "empty", "empty")
-        with _copy(home, folder / "undisturbed") as undisturbed, self._lab() as lab:
+        with _copy(home, folder / "undisturbed") as undisturbed, lent(self._labs) as lab:
             ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
             if ran.said != ("ack", "closed", "end"):
                 raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
@@ -117,7 +117,7 @@ class Sweep:
         """Return how one point went, and what is wrong with that."""
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log = folder / f"{label}.log"
-        with _copy(trial.home, folder / label) as home, self._lab() as lab:
+        with _copy(trial.home, folder / label) as home, lent(self._labs) as lab:
             ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
             word, wrong = judge(trial, fault, ran, home)
             if word == "error, after" and point.syscall not in DURABLE:
@@ -127,14 +127,6 @@ class Sweep:
             return word, ""
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         return word, f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}"
-
-    @contextmanager
-    def _lab(self) -> Iterator[Lab]:
-        lab = self._labs.get()
-        try:
-            yield lab
-        finally:
-            self._labs.put(lab)
 
 
 def judge(trial: Trial, fault: Fault, ran: Run, home: Path) -> tuple[str, list[str]]:

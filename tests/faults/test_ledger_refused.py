@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -18,15 +16,6 @@ from tests.faults.process import Process
 pytestmark = pytest.mark.faults
 
 by_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-
-
-@pytest.fixture
-def shared():
-    """A folder that everybody may pass through; those of pytest are its user's alone."""
-    path = Path(tempfile.mkdtemp(prefix="faults_"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(params=["own", "hermes"])

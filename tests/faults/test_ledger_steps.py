@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
@@ -16,7 +13,7 @@ from session_core.ledger.steps import resume
 from tests.faults import ledger
 from tests.faults.ledger import LEDGER, MEMBERS, Opened
 from tests.faults.points import FAULTS, choose, commit
-from tests.faults.strace import Lab
+from tests.faults.strace import lent
 from tests.faults.sweep import DURABLE
 
 pytestmark = pytest.mark.faults
@@ -33,32 +30,12 @@ class Trial:
     calls: list
 
 
-@pytest.fixture(scope="module")
-def labs():
-    """Two labs, and the threads that take turns with them."""
-    free = SimpleQueue()
-    with Lab() as first, Lab() as second, ThreadPoolExecutor(2) as pool:
-        free.put(first)
-        free.put(second)
-        yield free, pool
-
-
-@contextmanager
-def _lab(labs):
-    free, _ = labs
-    lab = free.get()
-    try:
-        yield lab
-    finally:
-        free.put(lab)
-
-
 def _rehearse(labs, name, folder):
     home = folder / "template"
     ledger.build(home, LEDGER[name])
     trial = Trial(name, LEDGER[name].files, home, _whole(LEDGER[name].kind, folder), [])
     undisturbed = ledger.copy(home, folder / "undisturbed")
-    with _lab(labs) as lab:
+    with lent(labs[0]) as lab:
         ran, calls = lab.trace(trial, undisturbed, folder / "trace.log")
     assert ran.said == ("ack", "closed", "end"), (ran.said, ran.noise)
     assert _judge(trial, undisturbed, acknowledged=True) == []
@@ -99,7 +76,7 @@ def _try(labs, trial, fault, point, folder):
     label = f"{fault.name}_{point.place}".replace(" ", "_")
     home = ledger.copy(trial.home, folder / label)
     log = folder / f"{label}.log"
-    with _lab(labs) as lab:
+    with lent(labs[0]) as lab:
         ran = lab.run(trial, home, inject=fault.inject(point), log=log)
     judged = {
         "it hung": ran.hung,

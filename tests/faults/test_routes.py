@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from queue import SimpleQueue
 
 import pytest
 
@@ -15,7 +12,7 @@ from session_core.routing.store import SessionStore
 from tests.faults import routes, state
 from tests.faults.points import FAULTS, choose, commit
 from tests.faults.routes import LOOKING, ROUTES, Opened
-from tests.faults.strace import Lab
+from tests.faults.strace import lent
 from tests.faults.sweep import DURABLE
 
 pytestmark = pytest.mark.faults
@@ -32,32 +29,12 @@ class Trial:
     calls: list
 
 
-@pytest.fixture(scope="module")
-def labs():
-    """Two labs, and the threads that take turns with them."""
-    free = SimpleQueue()
-    with Lab() as first, Lab() as second, ThreadPoolExecutor(2) as pool:
-        free.put(first)
-        free.put(second)
-        yield free, pool
-
-
-@contextmanager
-def _lab(labs):
-    free, _ = labs
-    lab = free.get()
-    try:
-        yield lab
-    finally:
-        free.put(lab)
-
-
 def _rehearse(labs, mutation, folder):
     home = folder / "template"
     routes.build(home, mutation.kind)
     undisturbed = routes.copy(home, folder / "undisturbed")
     before = routes.look(undisturbed)
-    with _lab(labs) as lab:
+    with lent(labs[0]) as lab:
         ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
     assert ran.said == ("ack", "closed", "end"), (ran.said, ran.noise)
     return Trial(mutation, home, before, routes.look(undisturbed), calls)
@@ -83,7 +60,7 @@ def _try(labs, trial, fault, point, folder):
     label = f"{fault.name}_{point.place}".replace(" ", "_")
     home = routes.copy(trial.home, folder / label)
     log = folder / f"{label}.log"
-    with _lab(labs) as lab:
+    with lent(labs[0]) as lab:
         ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
     wrong = [*_judge(trial, fault, point, ran, home), *_heal(trial, ran, home)]
     shutil.rmtree(home)

@@ -1,9 +1,10 @@
-"""Agents for tests, which know their number and whether they were closed."""
+"""Agents for tests, which know their number and whether they were closed, and a hook that notes."""
 
 from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from session_core.lifecycle.agent_cache import AgentCache
@@ -56,3 +57,12 @@ def how(cache: AgentCache[Any], key: str, signature: Any, session_id: str | None
         if turn.agent is None:
             turn.keep(Agent())
         return turn.how
+
+
+def noting(seen: list[Any]) -> Callable[[str], None]:
+    """Return an implementation that notes for which session it was called."""
+
+    def note(session_id: str) -> None:
+        seen.append(session_id)
+
+    return note
