@@ -18,11 +18,10 @@ pytestmark = pytest.mark.anyio
 
 def methods() -> dict[str, object]:
     """Return the methods of the contract, but for `transaction`, which belongs to one thread."""
-    public = {name: value for name, value in vars(StateDatabase).items() if name[0] != "_"}
     return {
         name: value
-        for name, value in public.items()
-        if inspect.isfunction(value) and name != "transaction"
+        for name, value in inspect.getmembers(StateDatabase, inspect.isfunction)
+        if name[0] != "_" and name != "transaction"
     }
 
 

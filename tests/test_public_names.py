@@ -111,9 +111,7 @@ def test_importing_opens_no_file_but_code(imported: dict[str, Any]) -> None:
 
 def contract() -> list[str]:
     return [
-        name
-        for name, value in vars(StateDatabase).items()
-        if name[0] != "_" and inspect.isfunction(value)
+        name for name, _ in inspect.getmembers(StateDatabase, inspect.isfunction) if name[0] != "_"
     ]
 
 

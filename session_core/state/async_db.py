@@ -57,7 +57,7 @@ def _change(
 
 
 class AsyncSessionDB:
-    """Wraps a database; what the methods do is said in `state/contract.py`.
+    """Wraps a database; what the methods do is said in `state/contract/`.
 
     A transaction of several calls belongs in one function, run in one worker thread:
     `await db.run(step)`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -65,9 +64,7 @@ def test_a_process_that_ends_with_a_thread_in_a_transaction_loses_nothing_and_do
 
         with Process("client", hermes, "is stuck", "return", "standard") as client:
             assert client.hear() == "done"
-            began_at = time.monotonic()
             assert _ended(client, "return") == 0
-            assert time.monotonic() - began_at < 10
 
         assert (hermes / "state.db-wal").stat().st_ino == log
         assert int(holder.ask("commit")) == count + 1

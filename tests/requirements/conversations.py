@@ -259,6 +259,20 @@ REQUIREMENTS = {
         _LINEAGE,
         "a_link_is_told_by_its_parents_end_and_its_marks",
     ),
+    "lineage:delegates": of(
+        "hermes 3.10; 3.11",
+        "A mark makes a delegate, to lists and to a delete alike.",
+        _LINEAGE,
+        "a_delegate_is_one_to_lists_and_to_a_delete_alike",
+    ),
+    "lineage:circles": of(
+        "issue 2",
+        "No session becomes its own ancestor.",
+        _LINEAGE,
+        "no_session_becomes_its_own_ancestor",
+        "a_session_that_is_new_is_not_its_own_parent",
+        "a_circle_that_is_there_hinders_nobody",
+    ),
     "lineage:tip": of(
         "hermes 3.10",
         "The tip goes by the rule of preference, however long the chain.",

@@ -142,10 +142,22 @@ REQUIREMENTS = {
     ),
     "search:chains": of(
         "issue 2; design 5",
-        "A chain of continuations is walked once by a search, with the answer of every walk.",
+        "A chain of continuations is walked once by a list and by a search, with the answer of "
+        "every walk.",
         "state/test_chains",
         "what_is_remembered_of_a_chain_is_what_a_walk_would_say",
         "a_search_over_a_chain_walks_it_once",
+        "a_list_of_a_chain_walks_it_once",
+        "the_roots_in_a_circle_are_known_after_one_walk",
+    ),
+    "search:cut": of(
+        "issue 2; hermes 11",
+        "What an index of Hermes cuts short is read, newest first, or said not to have been.",
+        "state/test_search_cut",
+        "a_word_far_behind_in_what_a_tool_said_is_found",
+        "what_a_tool_said_in_parts_is_found",
+        "what_is_too_much_to_read_at_once_is_read_on_the_next_pages",
+        "an_index_that_cuts_gives_the_answers_of_one_that_does_not",
     ),
     # -- upkeep ------------------------------------------------------------------------------
     "upkeep:orphans": of(

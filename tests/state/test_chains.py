@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from session_core import SessionDB
+from session_core import InvalidInput, SessionDB
+from session_core.models import Order
 from session_core.state.sqlite import lineage
 from tests.homes import add_message, add_session, connect, own_database
 
@@ -57,15 +58,62 @@ def test_what_is_remembered_of_a_chain_is_what_a_walk_would_say(
     assert known == walked
 
 
+def walked(db: SessionDB) -> list[str]:
+    """Return a list of what a reader is asked from now on that goes from a session to another."""
+    db.search("nothing")
+    asked: list[str] = []
+
+    def note(statement: str) -> None:
+        if "p.end_reason AS parent_reason" in statement:
+            asked.append(statement)
+
+    db._open.readers[0].connection.set_trace_callback(note)
+    return asked
+
+
+@pytest.mark.parametrize("order", ["recent", "started", "size"])
+def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: Order) -> None:
+    path = home_path / "state.db"
+    ids = chain(path, [None, *range(LONG - 1)])
+    with SessionDB(path, read_only=True) as db:
+        asked = walked(db)
+        assert [line.id for line in db.list_sessions(order=order).items] == [ids[-1]]
+    assert len(asked) < 4 * LONG
+
+
+def test_the_roots_in_a_circle_are_known_after_one_walk(home_path: Path) -> None:
+    path = home_path / "state.db"
+    ids = chain(path, [LONG - 1, *range(LONG - 1)])
+    with SessionDB(path, read_only=True) as db:
+        asked = walked(db)
+        roots = db._read(lambda handle: [lineage.known_root(handle, one) for one in ids])
+    assert sorted(roots) == ids
+    assert len(asked) == LONG
+
+
+def test_a_session_gets_its_parent_without_a_walk_where_it_has_no_child(home_path: Path) -> None:
+    ids = chain(home_path / "state.db", [None, *range(LONG - 1)])
+    with SessionDB(home_path / "state.db") as db:
+        db.set_meta("the writer", "is open")
+        asked: list[str] = []
+        writer = db._open.writer
+        assert writer is not None
+        assert writer._handle is not None
+        writer._handle.connection.set_trace_callback(asked.append)
+        db.create_session("new", "cli", parent_session_id=ids[-1])
+        assert not [statement for statement in asked if "RECURSIVE" in statement]
+        with pytest.raises(InvalidInput):
+            db.update_session(ids[0], parent_session_id="new")
+        assert len([statement for statement in asked if "RECURSIVE" in statement]) == 1
+
+
 @pytest.mark.parametrize("status", [None, "open", "ended"])
 def test_a_search_over_a_chain_walks_it_once(home_path: Path, status: str | None) -> None:
     path = home_path / "state.db"
     ids = chain(path, [None, *range(LONG - 1)])
     with SessionDB(path, read_only=True) as db:
-        db.search("nothing")
-        asked: list[str] = []
-        db._open.readers[0].connection.set_trace_callback(asked.append)
+        asked = walked(db)
         hits = db.search("wombat", status=status).hits
     assert {hit.session_id for hit in hits} <= set(ids)
     assert len(hits) == (status != "open")
-    assert sum("p.end_reason AS parent_reason" in statement for statement in asked) < 4 * LONG
+    assert len(asked) < 4 * LONG

@@ -70,6 +70,20 @@ def test_what_an_interrupt_left_open_keeps_nobody_else_out(db: SessionDB) -> Non
             other.append_message("s", "user", "other")
 
 
+def test_a_close_that_was_interrupted_can_be_called_again(home_path: Path) -> None:
+    place, again = 0, True
+    while again:
+        db = SessionDB(home_path / "state.db")
+        db.append_message("s", "user", "a", create={"source": "cli"})
+        db.get_session("s")
+        again = interrupted(db, lambda db: db.close(), place)
+        place += 1
+        db.close()
+        opened = db._open
+        assert (opened.writer, opened.guard, list(opened.readers)) == (None, None, [])
+    assert place > 30
+
+
 def interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) -> bool:
     """Make a call that is interrupted at the nth place; say whether it has so many."""
     try:

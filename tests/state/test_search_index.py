@@ -262,7 +262,7 @@ def test_a_tail_too_long_to_keep_is_read_in_parts(
     settle(db)
     monkeypatch.setattr(index, "LAG", 1_000_000)
     monkeypatch.setattr(search_rows, "_TAIL_ROWS", 10)
-    monkeypatch.setattr(search_rows, "_SIEVED", 20)
+    monkeypatch.setattr(search_rows, "SIEVED", 20)
     ids = say(db, "ledger", *["plain"] * 60)
     cursor, pages = None, 0
     seen: list[int] = []

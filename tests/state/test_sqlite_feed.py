@@ -15,7 +15,7 @@ import pytest
 
 from session_core import Busy, InvalidInput, SessionDB
 from session_core.state import cursors
-from session_core.state.sqlite import feed
+from session_core.state.sqlite import feed_look
 from tests.homes import connect, hermes_database, own_database
 
 _WRITER = """
@@ -193,8 +193,8 @@ def test_a_cursor_of_another_home_of_our_own_is_a_gap(tmp_path: Path) -> None:
 def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
     db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "_CHEAP_SCAN_S", -1.0)
-    monkeypatch.setattr(feed, "_SCAN_SHARE", 500.0)
+    monkeypatch.setattr(feed_look, "_CHEAP_SCAN_S", -1.0)
+    monkeypatch.setattr(feed_look, "_SCAN_SHARE", 500.0)
     db.create_session("t", "cli")
     cursor = db.changes().cursor
     seen = []

@@ -89,9 +89,8 @@ def _first(handle: Handle, row: Row) -> int:
 
 def _copies_in_children(handle: Handle, session_id: str) -> dict[int, Row]:
     found: dict[int, Row] = {}
-    for (child,) in handle.values(SQL["list_children"], (session_id,)):
-        if lineage.kind_of(handle, child) == "continuation":
-            found |= _of_session(handle, "list_first_of", child)
+    for child in lineage.continuations(handle, session_id):
+        found |= _of_session(handle, "list_first_of", child["id"])
     return found
 
 
@@ -154,8 +153,9 @@ def _before(handle: Handle, bounds: dict[str, Any]) -> tuple[str, list[Row]]:
     session_id = bounds["session"]
     block = "list_compacted_before_by_id" if index.is_ours(handle) else "list_compacted_before"
     rows = handle.values(handle.sql(SQL[block]), bounds)
-    if not rows and lineage.kind_of(handle, session_id) == "continuation":
-        session_id = handle.value(SQL["get_parent"], (session_id,))
+    parent = None if rows else lineage.continued_by(handle, session_id)
+    if parent is not None:
+        session_id = parent
         bounds = {**bounds, "session": session_id}
         rows = handle.values(handle.sql(SQL["list_visible_before"]), bounds)
     return session_id, sorted((_row(values) for values in rows), key=lambda row: row.id)

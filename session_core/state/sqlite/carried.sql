@@ -34,9 +34,6 @@ WHERE session_id = :session AND id < :below AND {visible} ORDER BY timestamp, id
 -- name: has_live_before
 SELECT 1 FROM messages WHERE session_id = :session AND id < :below AND {live} LIMIT 1
 
--- name: get_parent
-SELECT parent_session_id FROM sessions WHERE id = ?
-
 -- name: list_first_live
 SELECT id, timestamp FROM messages WHERE session_id = ? AND {live} ORDER BY id LIMIT 1000
 
@@ -45,9 +42,6 @@ SELECT id, timestamp FROM (
     SELECT id, timestamp FROM messages WHERE session_id = ? ORDER BY timestamp LIMIT 1000
 )
 ORDER BY id
-
--- name: list_children
-SELECT id FROM sessions WHERE parent_session_id = ? ORDER BY id
 
 -- name: get_shown
 SELECT id, session_id, {compacted} AS compacted FROM messages

@@ -246,6 +246,6 @@ def _put_flags(handle: Handle, session_id: str, flags: Mapping[int, tuple[Any, .
 def _counted(handle: Handle, session_id: str, ids: list[int], before: Revision) -> AppendedMany:
     """Set the counters to what is live now."""
     live, _, tool_calls = upkeep.count_session(handle, session_id)
-    handle.run(SQL["set_counts"], (live, tool_calls, session_id))
+    upkeep.set_counters(handle, session_id, live, tool_calls)
     handle.touched(session_id)
     return AppendedMany(tuple(ids), before, sessions.revision(handle, session_id))

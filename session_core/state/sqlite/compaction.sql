@@ -23,9 +23,6 @@ WHERE session_id = :session AND id IN (SELECT value FROM json_each(:ids))
 -- name: delete_rows
 DELETE FROM messages WHERE session_id = :session AND id IN (SELECT value FROM json_each(:ids))
 
--- name: set_counts
-UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?
-
 -- name: get_lock
 SELECT holder FROM compression_locks WHERE session_id = :session AND expires_at > :now
 

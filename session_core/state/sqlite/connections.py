@@ -57,14 +57,18 @@ class Connections:
             )
 
     def close(self, wait_s: float = math.inf) -> None:
-        """Close all of them, once the change that is under way is over, if that is in time."""
+        """Close all of them, once the change that is under way is over, if that is in time.
+
+        One that was cut short is called again, by another thread at the same time perhaps.
+        """
         self.closed = True
         if self._pid != os.getpid():
             return  # after a fork they are the parent's, and a thread that is not here may lead
         if self.writer is not None and not self.writer.close(wait_s):
             return  # a thread is inside; the process ends, and closing out of order would be worse
-        while self.readers:
-            self.readers.pop().connection.close()
-        if self.guard is not None:
-            self.guard.connection.close()
-        self.writer = self.guard = None
+        with suppress(IndexError):
+            while True:
+                self.readers.pop().connection.close()
+        guard, self.guard, self.writer = self.guard, None, None
+        if guard is not None:
+            guard.connection.close()

@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from session_core.state import arguments
-from session_core.state.content import decode_json
-from session_core.state.sqlite import blocks, index, trigram
+from session_core.state.sqlite import blocks, index, lineage, sessions, trigram
 from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("upkeep")
@@ -62,7 +60,7 @@ class Pace:
 def there(handle: Handle, session_ids: Sequence[str]) -> list[str]:
     """Return those of the sessions that are there, each once."""
     given = dict.fromkeys(arguments.texts("session_ids", session_ids) or ())
-    return [each for each in given if handle.value(SQL["has_session"], (each,)) is not None]
+    return [each for each in given if sessions.is_there(handle, each)]
 
 
 def delete_some(handle: Handle, session_ids: Sequence[str], room: int) -> tuple[int, set[str]]:
@@ -109,30 +107,16 @@ class _Taken:
 
 def doomed_by(handle: Handle, session_id: str) -> list[str]:
     """Return a session and its delegates, theirs too, but none of the sessions it came from."""
-    if handle.value(SQL["has_session"], (session_id,)) is None:
+    if not sessions.is_there(handle, session_id):
         return []
-    seen = _ancestors(handle, session_id) | {session_id}
+    seen = lineage.above(handle, session_id) | {session_id}
     doomed = [session_id]
     for each in doomed:
         for child, config in handle.values(SQL["list_children"], (each,)):
-            if child not in seen and _is_delegate(config):
+            if child not in seen and lineage.is_delegate(config):
                 seen.add(child)
                 doomed.append(child)
     return doomed
-
-
-def _ancestors(handle: Handle, session_id: str) -> set[str]:
-    seen: set[str] = set()
-    parent = handle.value(SQL["get_parent"], (session_id,))
-    while parent is not None and parent not in seen:
-        seen.add(parent)
-        parent = handle.value(SQL["get_parent"], (parent,))
-    return seen
-
-
-def _is_delegate(config: Any) -> bool:
-    decoded = decode_json(config)
-    return isinstance(decoded, dict) and decoded.get("_delegate_from") is not None
 
 
 def _delete_messages(handle: Handle, rows: Sequence[int]) -> None:

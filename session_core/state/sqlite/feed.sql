@@ -4,12 +4,6 @@ SELECT max(
     coalesce((SELECT max(id) FROM messages), 0)
 )
 
--- name: get_highest
-SELECT max(id) FROM messages
-
--- name: get_mark
-SELECT value FROM state_meta WHERE key = ?
-
 -- name: get_anchor
 SELECT id, session_id, role, timestamp FROM messages WHERE id <= ? ORDER BY id DESC LIMIT 1
 
@@ -38,24 +32,9 @@ WHERE id > :after AND (:session IS NULL OR +session_id = :session)
   AND NOT EXISTS (
       SELECT 1 FROM messages AS original
       WHERE original.session_id = message.session_id AND original.timestamp = message.timestamp
-        AND +original.active = 0 AND +original.compacted = 1 AND original.id < message.id
+        AND +{compacted} AND original.id < message.id
         AND original.role = message.role AND original.content IS message.content
   )
-  AND NOT EXISTS (
-      SELECT 1 FROM sessions AS child
-      JOIN sessions AS parent ON parent.id = child.parent_session_id
-      JOIN messages AS original
-        ON original.session_id = parent.id AND original.timestamp = message.timestamp
-      WHERE child.id = message.session_id AND parent.end_reason = 'compression'
-        AND original.id < message.id
-        AND original.role = message.role AND original.content IS message.content
-  )
-ORDER BY id LIMIT :limit
-
--- name: list_messages_without_compacted
-SELECT id, session_id, role, content, timestamp
-FROM messages AS message
-WHERE id > :after AND (:session IS NULL OR +session_id = :session) AND {visible}
   AND NOT EXISTS (
       SELECT 1 FROM sessions AS child
       JOIN sessions AS parent ON parent.id = child.parent_session_id

@@ -47,9 +47,19 @@ def indexed_to(handle: Handle) -> int:
     return int(mark)
 
 
+def top(handle: Handle) -> int:
+    """Return the highest id of a message, 0 where there is none."""
+    return int(handle.value(SQL["get_top"]))
+
+
+def tail(handle: Handle, above: int, count: int) -> Iterator[Row]:
+    """Return messages with what an index has of them, in order."""
+    return handle.connection.execute(SQL["list_tail"], (above, count))
+
+
 def is_behind(handle: Handle) -> bool:
     """Whether so many messages are above the mark that reading them takes long."""
-    return is_ours(handle) and handle.value(SQL["get_top"]) - indexed_to(handle) >= LAG
+    return is_ours(handle) and top(handle) - indexed_to(handle) >= LAG
 
 
 def appended(handle: Handle, last_id: int) -> None:
@@ -69,8 +79,7 @@ def catch_up(handle: Handle) -> bool:
     """
     if not is_ours(handle):
         return False
-    tail = handle.connection.execute(SQL["list_tail"], (indexed_to(handle), _BATCH))
-    rows = list(_bounded(tail))
+    rows = list(_bounded(tail(handle, indexed_to(handle), _BATCH)))
     if not rows:
         return False
     if not indexed_to(handle):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from session_core.errors import InvalidInput
 from session_core.models import LinkKind, SessionRow
 from session_core.state.content import decode_json
 from session_core.state.sqlite import blocks
@@ -53,11 +54,9 @@ def kind(link: Link) -> LinkKind | None:
     """Return what a session is to its parent."""
     if link["parent_session_id"] is None:
         return None
-    config = decode_json(link["model_config"])
-    marks = config if isinstance(config, dict) else {}
-    if marks.get("_delegate_from"):
+    if is_delegate(link["model_config"]):
         return "delegate"
-    if marks.get("_branched_from"):
+    if _is_marked(link["model_config"], "_branched_from"):
         return "branch"
     if link["source"] == "tool":
         return "other"
@@ -69,6 +68,43 @@ def kind(link: Link) -> LinkKind | None:
     return "other"
 
 
+def is_delegate(model_config: Any) -> bool:
+    """Whether a session works for another one: it is marked so, whatever the mark says."""
+    return _is_marked(model_config, "_delegate_from")
+
+
+def _is_marked(model_config: Any, mark: str) -> bool:
+    config = decode_json(model_config)
+    return isinstance(config, dict) and config.get(mark) is not None
+
+
+def check_parent(handle: Handle, session_id: str, parent: Any) -> None:
+    """Refuse a parent that would make the session its own ancestor.
+
+    Raises:
+        InvalidInput: it is the session itself, or came from it.
+    """
+    is_above = parent == session_id or (
+        handle.value(SQL["has_child"], (session_id,)) is not None
+        and session_id in above(handle, parent)
+    )
+    if is_above:
+        raise InvalidInput(
+            f"{parent!r:.100} is the session {session_id!r:.100} itself or came from it; "
+            "give a parent that did not"
+        )
+
+
+def parent_of(handle: Handle, session_id: str) -> str | None:
+    """Return the parent of a session, whatever the link means."""
+    return cast("str | None", handle.value(SQL["get_parent"], (session_id,)))
+
+
+def above(handle: Handle, session_id: str) -> set[str]:
+    """Return all that a session came from, whatever the links mean."""
+    return {row[0] for row in handle.values(SQL["list_above"], (session_id,))}
+
+
 def kind_of(handle: Handle, session_id: str) -> LinkKind | None:
     """Return what the session is to its parent, None where it has none."""
     link = _link(handle, session_id)
@@ -78,12 +114,12 @@ def kind_of(handle: Handle, session_id: str) -> LinkKind | None:
 def ancestors(handle: Handle, session_id: str) -> list[str]:
     """Return the earlier sessions of the conversation, the nearest first."""
     found: list[str] = []
-    parent = _continues(handle, session_id)
+    parent = continued_by(handle, session_id)
     seen = {session_id}
     while parent is not None and parent not in seen:
         seen.add(parent)
         found.append(parent)
-        parent = _continues(handle, parent)
+        parent = continued_by(handle, parent)
     return found
 
 
@@ -101,16 +137,29 @@ def known_root(handle: Handle, session_id: str) -> str:
     walked = {session_id: None}
     here = session_id
     while here not in roots:
-        parent = _continues(handle, here)
+        parent = continued_by(handle, here)
         if parent in walked:
-            return here  # in a cycle each session has a root of its own
+            _note_cycle(roots, list(walked), parent)
+            break
         if parent is None:
             roots[here] = here
         else:
             walked[parent] = None
             here = parent
-    roots.update(dict.fromkeys(walked, roots[here]))
-    return roots[here]
+    else:
+        roots.update(dict.fromkeys(walked, roots[here]))
+    return roots[session_id]
+
+
+def _note_cycle(roots: dict[str, str], walked: list[str], first: str) -> None:
+    """Note the roots of what was walked from child to parent, and back to `first`.
+
+    In a cycle each session has a root of its own: the one that continues it.
+    """
+    at = walked.index(first)
+    cycle = walked[at:]
+    roots.update(zip(cycle, (cycle[-1], *cycle), strict=False))
+    roots.update(dict.fromkeys(walked[:at], cycle[-1]))
 
 
 def known_tip(handle: Handle, session_id: str) -> str:
@@ -179,7 +228,7 @@ def _link(handle: Handle, session_id: str) -> Link | None:
     return handle.row(SQL["get_link"], (session_id,))
 
 
-def _continues(handle: Handle, session_id: str) -> str | None:
+def continued_by(handle: Handle, session_id: str) -> str | None:
     """Return the session that this one continues."""
     link = _link(handle, session_id)
     return None if link is None or kind(link) != "continuation" else cast("str", link["parent"])

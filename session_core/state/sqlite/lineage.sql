@@ -13,3 +13,17 @@ SELECT * FROM sessions WHERE parent_session_id = ? ORDER BY started_at, id
 
 -- name: get_last_time
 SELECT max(timestamp) FROM messages WHERE session_id = ?
+
+-- name: get_parent
+SELECT parent_session_id FROM sessions WHERE id = ?
+
+-- name: has_child
+SELECT 1 FROM sessions WHERE parent_session_id = ? LIMIT 1
+
+-- name: list_above
+WITH RECURSIVE above(id) AS (
+    SELECT parent_session_id FROM sessions WHERE id = ?
+    UNION
+    SELECT s.parent_session_id FROM sessions s JOIN above ON s.id = above.id
+)
+SELECT id FROM above WHERE id IS NOT NULL

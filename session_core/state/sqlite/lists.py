@@ -135,7 +135,7 @@ def _line(handle: Handle, session_id: str) -> SessionSummary | None:
 
 def _can_be_asked_for(handle: Handle, session_id: str) -> bool:
     """Whether an id is text, and stored as it reads."""
-    return isinstance(session_id, str) and handle.value(SQL["has_id"], (session_id,)) is not None
+    return isinstance(session_id, str) and sessions.is_there(handle, session_id)
 
 
 def _stands_for_conversation(handle: Handle, session_id: str) -> bool:

@@ -51,9 +51,6 @@ SELECT DISTINCT session_id FROM (
     SELECT session_id FROM messages WHERE id > :since ORDER BY id LIMIT :rows
 )
 
--- name: get_last_message
-SELECT max(id) FROM messages
-
 -- name: get_last_session
 SELECT rowid, id FROM sessions ORDER BY rowid DESC LIMIT 1
 
@@ -62,9 +59,6 @@ SELECT id FROM sessions WHERE rowid = ?
 
 -- name: list_stored_since
 SELECT id FROM sessions WHERE rowid > ?
-
--- name: has_id
-SELECT 1 FROM sessions WHERE id = ?
 
 -- name: began_within
 SELECT (:after IS NULL OR started_at + 0.0 >= :after)

@@ -93,7 +93,7 @@ class Messages(Store):
             if expect is not None and before != expect:
                 raise Conflict(f"session {session_id} was changed since; read it again")
             ids = insert(handle, session_id, encoded)
-            _count(handle, "count_appended", session_id, encoded)
+            _count(handle, SQL["count_appended"], session_id, encoded)
             after = before
             if ids:
                 after = before._replace(last_id=ids[-1], live=before.live + len(ids))
@@ -201,7 +201,7 @@ class Messages(Store):
         def step(handle: Handle) -> int:
             sessions.require(handle, session_id)
             deleted = _delete(handle, session_id, "all")
-            _count(handle, "set_counts", session_id, [])
+            upkeep.set_counters(handle, session_id, 0, 0)
             return deleted
 
         return self._write(step)
@@ -236,7 +236,7 @@ def put_in_place(
 ) -> AppendedMany:
     """Insert what stands for the rows that were live, and count it."""
     ids = insert(handle, session_id, encoded)
-    _count(handle, "set_counts", session_id, encoded)
+    _count(handle, upkeep.SQL["set_counters"], session_id, encoded)
     handle.touched(session_id)
     return AppendedMany(tuple(ids), before, sessions.revision(handle, session_id))
 
@@ -281,10 +281,10 @@ def _statement(handle: Handle, names: tuple[str, ...]) -> tuple[str, list[str]]:
     return cast("tuple[str, list[str]]", known)
 
 
-def _count(handle: Handle, block: str, session_id: str, encoded: list[dict[str, Any]]) -> None:
+def _count(handle: Handle, statement: str, session_id: str, encoded: list[dict[str, Any]]) -> None:
     calls = sum(content.count_calls(values.get("tool_calls")) for values in encoded)
     counts = {"id": session_id, "messages": len(encoded), "tool_calls": calls}
-    handle.run(SQL[block], counts)
+    handle.run(statement, counts)
     if encoded and handle.has("sessions", "last_activity_at"):
         at = max(values["timestamp"] for values in encoded)
         handle.run(SQL["set_last_activity"], {"id": session_id, "at": at})

@@ -2,7 +2,11 @@
 SELECT * FROM messages WHERE id = ?
 
 -- name: list_live
-SELECT * FROM messages WHERE session_id = :id AND {live} ORDER BY id LIMIT :limit OFFSET :offset
+-- The ids first: no index of Hermes is in their order, and whole rows would be sorted.
+SELECT * FROM messages
+WHERE id IN (SELECT id FROM messages WHERE session_id = :id AND {live}
+             ORDER BY id LIMIT :limit OFFSET :offset)
+ORDER BY id
 
 -- name: list_all
 SELECT * FROM messages WHERE session_id = :id ORDER BY id LIMIT :limit OFFSET :offset
@@ -20,9 +24,6 @@ SELECT 1 FROM messages WHERE session_id = ? AND platform_message_id = ? LIMIT 1
 UPDATE sessions SET message_count = coalesce(message_count, 0) + :messages,
     tool_call_count = coalesce(tool_call_count, 0) + :tool_calls
 WHERE id = :id
-
--- name: set_counts
-UPDATE sessions SET message_count = :messages, tool_call_count = :tool_calls WHERE id = :id
 
 -- name: set_last_activity
 UPDATE sessions SET last_activity_at = max(coalesce(last_activity_at, 0), :at) WHERE id = :id

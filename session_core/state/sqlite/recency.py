@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from session_core.state.sqlite import index
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -57,14 +59,14 @@ class Recency:
         active += [(started_at, session_id) for session_id, started_at in empty]
         self._whole = len(active) < KEPT
         self._newest = _sorted(active)
-        self._last_message = handle.value(self._sql["get_last_message"]) or 0
+        self._last_message = index.top(handle)
         self._last_session = self._latest_session(handle)
 
     def _catch_up(self, handle: Handle) -> bool:
         if self._last_message < 0 or not self._newest:
             return False
         since = {"since": self._last_message, "rows": _MOST_NEWER}
-        last = handle.value(self._sql["get_last_message"]) or 0
+        last = index.top(handle)
         if last < self._last_message or last - self._last_message >= _MOST_NEWER:
             return False
         rowid, session_id = self._last_session

@@ -101,7 +101,7 @@ class Routes(Store):
             _require_table(handle)
             same = [key for key, text in entries.items() if _entry(handle, scope, key) == text]
             for key in same:
-                handle.run(SQL["delete_route"], {"scope": scope, "key": key})
+                delete(handle, scope, key)
             return same
 
         return self._write(step)
@@ -142,6 +142,11 @@ class Routes(Store):
             return cast("SessionRow | None", found)
 
         return self._read(look)
+
+
+def delete(handle: Handle, scope: str, key: str) -> None:
+    """Delete one route."""
+    handle.run(SQL["delete_route"], {"scope": scope, "key": key})
 
 
 def _entry(handle: Handle, scope: str, key: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from session_core import driver
 from session_core.errors import InvalidInput, Unsupported
-from session_core.state.sqlite import blocks, deletion, sessions
+from session_core.state.sqlite import blocks, deletion, routes, sessions
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
@@ -84,7 +84,7 @@ class Rows(Store):
 
         def step(handle: Handle) -> None:
             _require_columns(handle, _ROUTES, row)
-            handle.run(SQL["delete_route"], (row["scope"], row["session_key"]))
+            routes.delete(handle, row["scope"], row["session_key"])
             handle.run(_insert(_ROUTES, row), list(row.values()))
 
         self._write(step)

@@ -2,6 +2,3 @@
 SELECT * FROM gateway_routing
 WHERE CASE WHEN json_valid(entry_json) THEN json_extract(entry_json, '$.session_id') END = ?
 ORDER BY scope, session_key
-
--- name: delete_route
-DELETE FROM gateway_routing WHERE scope = ? AND session_key = ?

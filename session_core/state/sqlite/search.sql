@@ -1,6 +1,3 @@
--- name: get_top
-SELECT coalesce(max(id), 0) FROM messages
-
 -- name: get_time
 SELECT timestamp + 0.0 FROM messages WHERE id >= ? ORDER BY id LIMIT 1
 
@@ -36,11 +33,22 @@ FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
+-- name: list_apart
+SELECT m.id, length(CAST(m.content AS BLOB))
+FROM messages m JOIN sessions s ON s.id = m.session_id
+WHERE m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1
+ORDER BY m.id DESC
+
+-- name: list_apart_texts
+SELECT id, content, tool_name, tool_calls FROM messages
+WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC
+
 -- name: list_rows
 SELECT m.id, m.session_id, m.role, m.timestamp + 0.0, m.content, m.tool_name, m.tool_calls,
        {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
 FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id IN (SELECT value FROM json_each(:ids)) AND {visible} AND /*filter*/ 1
+  AND (/*sieve*/ 1)
 ORDER BY m.id DESC
 
 -- name: scan_rows
@@ -50,9 +58,6 @@ FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1
   AND (/*sieve*/ 1)
 ORDER BY m.id DESC
-
--- name: list_tail_texts
-SELECT id, content, tool_name, tool_calls FROM messages WHERE id > :above ORDER BY id LIMIT :count
 
 -- name: get_later_copy
 SELECT id, session_id, {compacted} AS compacted FROM messages
@@ -80,6 +85,11 @@ ORDER BY m.id DESC LIMIT 2000
 -- name: has_partial_trigrams
 SELECT 1 FROM sqlite_master
 WHERE type = 'trigger' AND name = 'messages_fts_trigram_insert' AND sql LIKE '%role%'
+
+-- name: get_indexed_text
+SELECT group_concat(sql) FROM sqlite_master
+WHERE name IN ('messages_fts_insert', 'messages_fts_src',
+               'messages_fts_trigram_insert', 'messages_fts_trigram_src')
 
 -- name: list_glued_codes
 SELECT DISTINCT substr(term, 1, 5) FROM temp.ms_words

@@ -123,10 +123,12 @@ def gather(task: Task, found_terms: list[Term], top: int) -> Block:
     known = dict(_known(task, lists, top))
     matches = search_rows.loaded(task, list(islice(_passing(task, known), _READ)))
     if texts is None:
-        matches += _newest(task, found_terms, top)
+        matches += _newest(task, found_terms, top).matches
+    left_out = _left_out(task, found_terms, top)
+    matches = list({match.id: match for match in (*matches, *left_out.matches)}.values())
     for match in matches:
         match.score = _worth(match.folded, lists)
-    floor = max((one.floor for one in lists if not one.done), default=task.low)
+    floor = max([left_out.floor, *(one.floor for one in lists if not one.done)])
     best = nlargest(_READ, matches, key=lambda match: (match.score, match.id))
     return Block([match for match in best if match.score > 0], floor, done=floor <= task.low)
 
@@ -197,15 +199,26 @@ def _by_length(worth: float, length: int) -> float:
     return worth / (0.6 + 0.4 * length / search_rank.USUAL_LENGTH)
 
 
-def _newest(task: Task, found_terms: list[Term], top: int) -> list[Match]:
+def _newest(task: Task, found_terms: list[Term], top: int) -> Block:
     """Return the newest messages that have any of the terms, where no index tells the best."""
-    newest = replace(
-        task,
-        plan=replace(task.plan, lookups=()),
-        test=lambda folded: any(term.there(folded) for term in found_terms),
-        per_session=False,
-    )
-    return search_scan.gather(newest, top).matches
+    return _read(replace(task, plan=replace(task.plan, lookups=())), found_terms, top)
+
+
+def _left_out(task: Task, found_terms: list[Term], top: int) -> Block:
+    """Return the newest messages that have any of the terms, of those that an index cuts short."""
+    plan = search_plan.make(task.handle, either(found_terms), coded=False)
+    left_out = search_plan.left_out(task.handle, plan)
+    if left_out is None:
+        return Block(floor=task.low)
+    apart = f"{task.condition} AND ({left_out.rows})"
+    return _read(replace(task, plan=search_plan.Plan(), apart=apart), found_terms, top)
+
+
+def _read(task: Task, found_terms: list[Term], top: int) -> Block:
+    def test(folded: str) -> bool:
+        return any(term.there(folded) for term in found_terms)
+
+    return search_scan.gather(replace(task, test=test, per_session=False), top)
 
 
 def _term(handle: Handle, piece: str) -> Term:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from session_core.state import query as queries
 from session_core.state import searchable
 from session_core.state.query import And, Leaf, Node, Not, Or
-from session_core.state.sqlite import blocks
+from session_core.state.sqlite import blocks, search_extent
 from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("search")
@@ -56,49 +56,6 @@ class Lookup:
         """Whether there is a match at all."""
         bounds = {"match": self.match, "below": 2**62, "low": 0, "count": 1}
         return bool(handle.value(SQL[self.block], bounds) != "[]")
-
-
-def index_end(handle: Handle) -> int:
-    """Return up to which message the word index goes, 0 where it is not there or has holes."""
-    if not handle.has("messages_fts_docsize"):
-        return 0
-    found = handle.seen.get("word_index_end")
-    if found is None:
-        end = 0 if _is_rebuilding(handle) else handle.value(SQL["get_word_index_end"])
-        found = handle.seen["word_index_end"] = end or 0
-    return int(found)
-
-
-def _is_rebuilding(handle: Handle) -> bool:
-    """Whether the index has holes that Hermes has not got to fill yet."""
-    if not handle.has("state_meta"):
-        return False
-    marks = dict(handle.values(SQL["list_marks"]))
-    if marks.get("fts_stale") not in (None, "", "0"):
-        return True
-    try:
-        high, done = (
-            int(marks.get(f"fts_rebuild_{key}") or -1) for key in ("high_water", "progress")
-        )
-    except ValueError:
-        return True
-    return high > done
-
-
-def has_trigrams(handle: Handle) -> bool:
-    """Whether there is a trigram index."""
-    return handle.has("messages_fts_trigram")
-
-
-def lacks_trigrams(handle: Handle) -> bool:
-    """Whether the trigram index leaves rows out, as in newer homes.
-
-    It has nothing there of what tools said, of arguments, and of sessions nobody talks in.
-    """
-    partial = handle.seen.get("partial_trigrams")
-    if partial is None:
-        partial = handle.seen["partial_trigrams"] = bool(handle.value(SQL["has_partial_trigrams"]))
-    return bool(partial) and handle.has("messages_fts_trigram_docsize")
 
 
 def word(leaf: Leaf) -> str | None:
@@ -156,7 +113,7 @@ def of_substring(handle: Handle, needle: str) -> list[Lookup]:
 
 def _of_spaceless(handle: Handle, leaf: Leaf) -> list[Lookup]:
     run = max(searchable.runs(leaf.text), key=len, default="")
-    if not run or not has_trigrams(handle):
+    if not run or not search_extent.has_trigrams(handle):
         return []
     found = of_substring(handle, run)
     return [*found, Lookup(WORDS, queries.quoted(run) + "*")] if found else []
@@ -214,7 +171,7 @@ def _as_words(text: str) -> str:
 
 def _glue(handle: Handle) -> list[str]:
     """Return what stands before a word as part of it: escapes, and the codes that do so here."""
-    end = index_end(handle)
+    end = search_extent.index_end(handle)
     last, codes = handle.kept.get(_GLUED, (-_MOST_NEWER, set()))
     if end - last >= _MOST_NEWER:
         handle.run(_WORDS_VOCABULARY)

@@ -1,19 +1,21 @@
 """Where the matches of a query are looked up: the index that this home has, and what it leaves out.
 
 A plan is a few lookups whose union holds every match up to `covered_to`; what lies above is read
-row by row. What an index of Hermes finds is verified on decoded text; ours holds decoded text.
+row by row, and so are rows of which an index lacks something. What an index of Hermes finds is
+verified on decoded text; ours holds decoded text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from session_core.state import query as queries
 from session_core.state import searchable
 from session_core.state.query import Leaf, Node
-from session_core.state.sqlite import index, search_hermes
+from session_core.state.sqlite import index, search_extent, search_hermes
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_hermes import TRIGRAMS, WORDS, Lookup
 
@@ -23,10 +25,18 @@ BROKEN = "search_index_broken"
 _OWN = "list_own_ids"
 _SHORT = 3
 _SIEVE = """
-instr(lower(m.content), :sieve) OR length(CAST(m.content AS BLOB)) <> length(m.content)
-OR instr(lower(m.tool_calls), :sieve) OR instr(m.tool_calls, '\\u')
-OR instr(lower(m.tool_name), :sieve)
+m.content LIKE :sieve OR length(CAST(m.content AS BLOB)) <> length(m.content)
+OR m.tool_calls LIKE :sieve OR instr(m.tool_calls, '\\u') OR m.tool_name LIKE :sieve
 """
+"""A row that is not plain ASCII passes: its letters may be equal when folded, or encoded."""
+
+_NO_TRIGRAMS = (
+    "m.tool_calls IS NOT NULL OR NOT EXISTS"
+    " (SELECT 1 FROM messages_fts_trigram_docsize d WHERE d.id = m.id)"
+)
+
+_MULTI_PART = "coalesce(m.content, '') <> '' AND unicode(m.content) IS NULL"
+_FOUND = "EXISTS (SELECT 1 FROM messages_fts WHERE messages_fts MATCH :{} AND rowid = m.id)"
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+")
 _COMPOUND = (
@@ -46,6 +56,23 @@ class Plan:
     """Whether a lookup is dear where matches are many: the newest rows are read before it."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Rows of which an index lacks something, or everything."""
+
+    rows: str
+    """A condition on them."""
+    known: str = ""
+    """A condition on those that are found nevertheless."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """What is bound in it."""
+
+    @property
+    def unknown(self) -> str:
+        """A condition on those that are not found."""
+        return f"({self.rows}) AND NOT ({self.known})" if self.known else self.rows
+
+
 def make(handle: Handle, node: Node, *, coded: bool = True) -> Plan:
     """Plan the search for a node; without `coded`, words that JSON has glued may be missed."""
     if handle.seen.get(BROKEN):
@@ -55,7 +82,7 @@ def make(handle: Handle, node: Node, *, coded: bool = True) -> Plan:
         match = queries.expression(node, _own_word)
         asked = () if match is None else (Lookup(_OWN, match),)
         return Plan(asked, index.indexed_to(handle), verify=False, dense=dense)
-    covered_to = search_hermes.index_end(handle)
+    covered_to = search_extent.index_end(handle)
     if not covered_to:
         return Plan()
     lookups = tuple(dict.fromkeys(search_hermes.lookups(handle, node, coded=coded)))
@@ -69,7 +96,7 @@ def is_indexed(handle: Handle, leaf: Leaf) -> bool:
     if index.is_ours(handle):
         return Lookup(_OWN, _own_word(leaf)).finds_any(handle)
     match = search_hermes.word(leaf)
-    if match is None or not search_hermes.index_end(handle):
+    if match is None or not search_extent.index_end(handle):
         return False
     return Lookup(WORDS, match).finds_any(handle)
 
@@ -85,8 +112,8 @@ def substring(handle: Handle, needle: str) -> Plan:
             if leaf.words
             else Plan()
         )
-    end = search_hermes.index_end(handle)
-    if not end or not search_hermes.has_trigrams(handle):
+    end = search_extent.index_end(handle)
+    if not end or not search_extent.has_trigrams(handle):
         return Plan()
     lookups = tuple(search_hermes.of_substring(handle, needle))
     return Plan(lookups, end if lookups else 0, dense=len(needle) < search_hermes.GRAM)
@@ -97,9 +124,9 @@ def inner(handle: Handle, node: Node) -> Plan | None:
 
     Between Han characters its word index does not see where a word begins and ends.
     """
-    if handle.seen.get(BROKEN) or index.is_ours(handle) or not search_hermes.has_trigrams(handle):
+    if handle.seen.get(BROKEN) or index.is_ours(handle) or not search_extent.has_trigrams(handle):
         return None
-    end, match = search_hermes.index_end(handle), search_hermes.inner(node)
+    end, match = search_extent.index_end(handle), search_hermes.inner(node)
     return Plan((Lookup(TRIGRAMS, match),), end) if end and match is not None else None
 
 
@@ -110,19 +137,25 @@ def multi_part(handle: Handle, plan: Plan) -> tuple[Plan, str] | None:
     """
     if not _asks_trigrams(plan):
         return None
-    told = "m.content <> '' AND unicode(m.content) IS NULL"
+    told, cut = _MULTI_PART, search_extent.cut_rows(handle)
+    if cut is not None:
+        told += f" AND NOT ({cut})"
     lookup = Lookup(WORDS, search_hermes.MULTI_PART)
-    return Plan((lookup,), search_hermes.index_end(handle)), told
+    return Plan((lookup,), search_extent.index_end(handle)), told
 
 
-def left_out(handle: Handle, plan: Plan) -> str | None:
-    """Return a condition on the rows that the lookups do not have, None if they have all."""
-    if not _asks_trigrams(plan) or not search_hermes.lacks_trigrams(handle):
+def left_out(handle: Handle, plan: Plan) -> LeftOut | None:
+    """Return which rows the lookups do not have, None if they have all."""
+    if not plan.lookups or index.is_ours(handle):
         return None
-    return (
-        "m.tool_calls IS NOT NULL OR NOT EXISTS"
-        " (SELECT 1 FROM messages_fts_trigram_docsize d WHERE d.id = m.id)"
-    )
+    trigrams = _asks_trigrams(plan)
+    lacking = _NO_TRIGRAMS if trigrams and search_extent.lacks_trigrams(handle) else None
+    rows = " OR ".join(filter(None, (lacking, search_extent.cut_rows(handle))))
+    if not rows or trigrams or plan.dense:
+        return LeftOut(rows) if rows else None
+    matches = {f"found_{place}": lookup.match for place, lookup in enumerate(plan.lookups)}
+    known = " OR ".join(("m.id > :covered_to", *map(_FOUND.format, matches)))
+    return LeftOut(rows, known, {**matches, "covered_to": plan.covered_to})
 
 
 def inside(handle: Handle, needle: str) -> Plan | None:
@@ -157,11 +190,12 @@ def sieve(text: str) -> tuple[str, dict[str, str]] | None:
     if not text:
         return None
     if text.isascii() and text.isprintable() and not set(text) & set('"\\'):
-        return _SIEVE, {"sieve": text.lower()}
+        return _SIEVE, {"sieve": f"%{text.replace('%', '_')}%"}
     if _HAN.fullmatch(text):
         either = (
             "instr(m.content, :sieve) OR unicode(m.content) IS NULL OR m.tool_calls IS NOT NULL"
-            f" OR m.content GLOB '*[{_COMPOUND}]*'"
+            " OR length(CAST(m.content AS BLOB)) <> length(m.content)"
+            f" AND m.content GLOB '*[{_COMPOUND}]*'"
         )
         return either, {"sieve": text}
     return None

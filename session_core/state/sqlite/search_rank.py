@@ -41,11 +41,6 @@ def ordered(matches: Iterable[Match]) -> list[Match]:
     return sorted(matches, key=lambda match: (-match.score, -match.id))
 
 
-def rarity(found: int, most: int) -> float:
-    """Return what a word is worth that so many messages have, between 0 and 1."""
-    return math.log((most + 1) / (found + 1)) / math.log(most + 1)
-
-
 def _frequency(folded: str, words: Sequence[Word]) -> float:
     length = 0.4 + 0.6 * len(folded) / USUAL_LENGTH
     counts = [word.count(folded) for word in words]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from session_core.state import searchable
@@ -18,13 +18,19 @@ SQL = blocks.load("search")
 CHARACTERS = 4_000_000
 """So much text is read for one block at most."""
 
+_QUICK = 8
+"""So much faster is it to decode an image, or to fold ASCII, than to fold and rank text."""
+
 _TAIL_ROWS = 20_000
 _TAIL_CHARACTERS = 8_000_000
 _TAIL = "search_tail"
 _TOO_LONG = "search_tail_too_long"
 _SCANNED = 20_000
-_SIEVED = 100_000
-_FILTER = "/*filter*/ 1"
+SIEVED = 100_000
+_FILTER, _SIEVE = "/*filter*/ 1", "/*sieve*/ 1"
+
+_SCATTERED = 64_000_000
+"""So many bytes of rows that lie apart are gone through at most."""
 
 Test = Callable[[str], bool]
 
@@ -61,17 +67,28 @@ class Task:
     """What every folded text has that matches."""
     sieve: str = ""
     """What SQL can tell of rows that are read one by one; more may pass."""
+    apart: str = ""
+    """A condition on rows that lie scattered among others, where those are its own."""
+    texts: dict[Any, Any] = field(default_factory=dict)
+    """What was read of such rows, for all stages of one search."""
     per_session: bool = True
     passes: Callable[[Match], bool] = lambda _: True
 
-    def sql(self, name: str) -> str:
+    def sql(self, name: str, sieve: str = "") -> str:
         """Return a block with the conditions of this home and this search."""
-        return self.handle.sql(SQL[name]).replace(_FILTER, self.condition)
+        return self._filled(name, self.condition).replace(_SIEVE, sieve or "1")
+
+    def apart_sql(self, name: str) -> str:
+        """Return a block with the conditions of this home on rows that lie scattered."""
+        return self._filled(name, self.apart)
+
+    def _filled(self, name: str, condition: str) -> str:
+        return self.handle.sql(SQL[name]).replace(_FILTER, condition)
 
     @property
     def reach(self) -> int:
         """How many rows are read one by one at most."""
-        return _SIEVED if self.sieve else _SCANNED
+        return SIEVED if self.sieve else _SCANNED
 
 
 def as_match(row: tuple[Any, ...]) -> Match:
@@ -92,6 +109,12 @@ def as_match(row: tuple[Any, ...]) -> Match:
     )
 
 
+def weight(content: Any, text: str, *, ranked: bool = True) -> int:
+    """Return how much text a row is to read, and to rank; what is dropped at once is cheap."""
+    fast = text.isascii() and not ranked
+    return max(len(text) // (_QUICK if fast else 1), len(content or "") // _QUICK)
+
+
 def passing(task: Task, ids: list[int]) -> dict[int, str]:
     """Return those ids that pass the filters, newest first, with their sessions."""
     bounds = {**task.values, "ids": json.dumps(ids)}
@@ -110,7 +133,7 @@ def loaded(task: Task, ids: list[int]) -> list[Match]:
     characters = 0
     for row in rows(task, ids):
         found.append(as_match(row))
-        characters += len(found[-1].text)
+        characters += weight(row[4], found[-1].text)
         if characters >= CHARACTERS:
             break
     return [match for match in found if task.passes(match)]
@@ -133,13 +156,52 @@ def listed(
     return found, floor, done
 
 
-def rows(task: Task, ids: list[int]) -> Iterator[tuple[Any, ...]]:
+def rows(task: Task, ids: list[int], sieve: str = "") -> Iterator[tuple[Any, ...]]:
     """Return rows by their ids, those that pass the filters, newest first."""
     if not ids:
         return iter(())
     return task.handle.connection.execute(
-        task.sql("list_rows"), {**task.values, "ids": json.dumps(ids)}
+        task.sql("list_rows", sieve), {**task.values, "ids": json.dumps(ids)}
     )
+
+
+def scan(task: Task, low: int, below: int) -> Iterator[tuple[Any, ...]]:
+    """Return the rows between two ids that pass the filters and the sieve, newest first."""
+    bounds = {**task.values, "scan_low": low, "scan_below": below}
+    return task.handle.connection.execute(task.sql("scan_rows", task.sieve), bounds)
+
+
+def scattered(task: Task, low: int, below: int) -> tuple[list[int], int]:
+    """Return the ids of rows that lie apart, and down to where they are not too much to read."""
+    bounds = {**task.values, "scan_low": low, "scan_below": below}
+    found, size = [], 0
+    for message_id, length in task.handle.connection.execute(task.apart_sql("list_apart"), bounds):
+        found.append(message_id)
+        size += length or 0
+        if size >= _SCATTERED:
+            return found, message_id
+    return found, low
+
+
+def scattered_texts(task: Task, low: int, below: int) -> tuple[dict[int, str], int]:
+    """Return the folded texts of such rows by id, and down to where they were read."""
+    key = task.apart, low, below
+    if key not in task.texts:
+        task.texts[key] = _read_scattered(task, *scattered(task, low, below))
+    found: tuple[dict[int, str], int] = task.texts[key]
+    return found
+
+
+def _read_scattered(task: Task, ids: list[int], floor: int) -> tuple[dict[int, str], int]:
+    found, characters = {}, 0
+    block = SQL["list_apart_texts"]
+    for message_id, *row in task.handle.connection.execute(block, (json.dumps(ids),)):
+        text = searchable.of(*row)
+        found[message_id] = searchable.fold(text)
+        characters += weight(row[0], text, ranked=False)
+        if characters >= CHARACTERS:
+            return found, message_id
+    return found, floor
 
 
 def session_range(handle: Handle, session_id: str) -> tuple[int, int]:
@@ -159,7 +221,7 @@ def session_texts(task: Task, sessions: list[str], low: int, below: int) -> Iter
     for row in task.handle.connection.execute(task.sql("scan_session"), task.values | bounds):
         text = searchable.of(*row)
         yield searchable.fold(text)
-        characters += len(text)
+        characters += weight(row[0], text)
         if characters >= CHARACTERS:
             return
 
@@ -174,9 +236,9 @@ def tail_texts(task: Task) -> dict[int, str] | None:
     if not indexed or handle.kept.get(_TOO_LONG) == low:
         return None
     kept = _kept_tail(handle, low)
-    bounds = {"above": max(next(reversed(kept), 0), low - 1), "count": _TAIL_ROWS + 1}
+    above = max(next(reversed(kept), 0), low - 1)
     room = 0
-    for row in handle.connection.execute(SQL["list_tail_texts"], bounds):
+    for row in index.tail(handle, above, _TAIL_ROWS + 1):
         if not room:
             room = _TAIL_CHARACTERS - sum(map(len, kept.values()))
         kept[row[0]] = searchable.fold(searchable.of(*row[1:]))

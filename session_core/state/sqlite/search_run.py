@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.models import Hit, Matched, SearchResult
@@ -11,6 +12,7 @@ from session_core.state import cursors, searchable, snippet
 from session_core.state import query as queries
 from session_core.state.sqlite import (
     blocks,
+    index,
     search_any,
     search_rank,
     search_request,
@@ -55,7 +57,8 @@ class Run:
         self.low, self.high = 0, 0
         if request.session is not None:
             self.low, self.high = search_rows.session_range(handle, request.session)
-        self._shown: set[int | str] | None = None
+        self._texts: dict[Any, Any] = {}
+        self._best: set[int | str] | None = None
 
     def answer(self, place: Place | None, limit: int) -> SearchResult:
         """Return a page of hits."""
@@ -94,7 +97,7 @@ class Run:
 
     def _top(self) -> int:
         """Return above which message there is nothing to look for."""
-        return (self.high or int(self.handle.value(SQL["get_top"]))) + 1
+        return (self.high or index.top(self.handle)) + 1
 
     def _page(
         self, stage: Stage, place: Place, limit: int
@@ -130,10 +133,12 @@ class Run:
             stage.plan,
             stage.test,
             condition,
-            self.values | values,
+            self.values | values | stage.values,
             self.low,
             needle=stage.needle,
             sieve=sieve,
+            apart=f"{self.condition} AND ({stage.apart})" if stage.apart else "",
+            texts=self._texts,
             per_session=self.request.per == "conversation" and self.request.session is None,
             passes=self.conversations.passes,
         )
@@ -180,7 +185,7 @@ class Run:
 
     def _was_shown(self, stage: Stage, match: Match, block: Place) -> bool:
         """Whether an earlier block or stage has shown this message or its conversation."""
-        if stage.rest and self._identity(match) in self._best_of_any(stage, block.top):
+        if stage.best is not None and self._identity(match) in self._shown(stage.best, block.top):
             return True
         if self.request.per == "message":
             return False
@@ -197,13 +202,12 @@ class Run:
     def _identity(self, match: Match) -> int | str:
         return match.id if self.request.per == "message" else self.conversations.root(match)
 
-    def _best_of_any(self, stage: Stage, top: int) -> set[int | str]:
+    def _shown(self, best: Stage, top: int) -> set[int | str]:
         """Return what the stage of any words has shown, found again."""
-        if self._shown is None:
-            best = replace(stage, name="any", rest=False)
+        if self._best is None:
             block, _ = self._block(best, self._task(best), top, top)
-            self._shown = {self._identity(match) for match in block.matches}
-        return self._shown
+            self._best = {self._identity(match) for match in block.matches}
+        return self._best
 
 
 def _find(stages: Iterator[Stage], name: str) -> Stage:

@@ -14,13 +14,18 @@ from typing import Any
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.search_rows import (
     CHARACTERS,
+    SIEVED,
     Match,
     Task,
     as_match,
     listed,
     passing,
     rows,
+    scan,
+    scattered,
+    scattered_texts,
     tail_texts,
+    weight,
 )
 
 SQL = blocks.load("search")
@@ -35,7 +40,6 @@ _LOOKED_AT = 4000
 _STEP = 1000
 _FEW = 300
 _DENSE = 2000
-_SIEVE = "/*sieve*/ 1"
 
 
 @dataclass(slots=True)
@@ -72,8 +76,9 @@ class _Gathering:
         task = self.task
         for row in found:
             match = as_match(row)
-            self.characters += len(match.text)
-            if (not verify or task.test(match.folded)) and self._wanted(match):
+            wanted = (not verify or task.test(match.folded)) and self._wanted(match)
+            self.characters += weight(row[4], match.text, ranked=wanted)
+            if wanted:
                 self.matches.append(match)
             if len(self.matches) >= ENOUGH or self.characters >= CHARACTERS:
                 return match.id
@@ -102,6 +107,8 @@ class _Gathering:
 def gather(task: Task, below: int) -> Block:
     """Return the newest block of matches whose ids are less than `below`."""
     filling = _Gathering(task)
+    if task.apart:
+        return _take_scattered(filling, below)
     floor: int | None = None
     above = task.plan.covered_to + 1
     if below > above:
@@ -161,17 +168,28 @@ def _past_giant(task: Task, ids: list[int], below: int) -> int:
 
 def _scan(filling: _Gathering, low: int, below: int) -> int | None:
     """Read all rows from `low` on; return the id at which it was full, if it was."""
-    task = filling.task
-    statement = task.sql("scan_rows").replace(_SIEVE, task.sieve or "1")
     while below > low:
         start = max(low, below - _STEP)
-        bounds = {**task.values, "scan_low": start, "scan_below": below}
-        found = task.handle.connection.execute(statement, bounds)
-        stopped = filling.take(found, verify=True)
+        stopped = filling.take(scan(filling.task, start, below), verify=True)
         if stopped is not None:
             return stopped
         below = start
     return None
+
+
+def _take_scattered(filling: _Gathering, below: int) -> Block:
+    """Return the newest of what lies apart."""
+    task = filling.task
+    start = max(task.low, below - SIEVED)
+    if task.sieve:
+        ids, floor = scattered(task, start, below)
+    else:
+        texts, floor = scattered_texts(task, start, below)
+        ids = [one for one, text in texts.items() if task.needle in text and task.test(text)]
+    stopped = filling.take(rows(task, ids, task.sieve), verify=bool(task.sieve))
+    floor = floor if stopped is None else stopped
+    done, read = floor <= task.low, len(filling.matches) < ENOUGH
+    return Block(filling.matches, floor, done=done, read=read)
 
 
 def _take_tail(filling: _Gathering, low: int, below: int) -> int | None:

@@ -8,7 +8,8 @@ exactly one of the two, so that none is found twice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from session_core.models import Matched, Mode
 from session_core.state import matcher, questions, searchable
@@ -40,10 +41,14 @@ class Stage:
     sieve: tuple[str, dict[str, str]] | None = None
     only: str = ""
     """A condition on the rows that are its own."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """What is bound in it."""
+    apart: str = ""
+    """A condition on rows that lie scattered among others: its own, and perhaps some more."""
     before: Stage | None = None
     """What the stage before has shown, where this one adds to it."""
-    rest: bool = False
-    """Whether it comes after the best of any words, with what those lookups left out."""
+    best: Stage | None = None
+    """The best of any words, where this one comes after it with what was not among them."""
 
 
 def of(handle: Handle, query: Query, typed: str, mode: Mode) -> Iterator[Stage]:
@@ -62,8 +67,9 @@ def _words(handle: Handle, query: Query, node: Node) -> Iterator[Stage]:
     if query.kind != "words" or not questions.is_question(query.text):
         yield from _strictly(handle, query, node)
     if query.kind != "syntax":
-        yield replace(_one(handle, "any", "any", node), goes_on=True, needle="", sieve=None)
-        yield _rest(handle, node)
+        best = replace(_one(handle, "any", "any", node), goes_on=True, needle="", sieve=None)
+        yield best
+        yield from _split(handle, replace(_rest(handle, node), best=best))
 
 
 def _strictly(handle: Handle, query: Query, node: Node) -> Iterator[Stage]:
@@ -105,10 +111,19 @@ def _split(handle: Handle, stage: Stage) -> Iterator[Stage]:
     if left_out is None:
         yield stage
         return
-    first = replace(stage, goes_on=True, only=f"NOT ({left_out})")
-    plan = replace(stage.plan, lookups=(), covered_to=0, dense=False)
-    yield first
-    yield replace(stage, name=f"{stage.name}+", plan=plan, only=left_out, adds=True, before=first)
+    indexed = replace(stage, only=f"NOT ({left_out.unknown})", values=left_out.values)
+    yield replace(stage if left_out.known else indexed, goes_on=True)
+    yield replace(
+        stage,
+        name=f"{stage.name}+",
+        plan=Plan(),
+        only=left_out.unknown,
+        values=left_out.values,
+        apart=left_out.rows,
+        sieve=None if left_out.known else stage.sieve,
+        adds=True,
+        before=indexed,
+    )
 
 
 def _encoded(handle: Handle, whole: Stage) -> Iterator[Stage]:
@@ -119,7 +134,7 @@ def _encoded(handle: Handle, whole: Stage) -> Iterator[Stage]:
         return
     plan, told = coded
     left_out = search_plan.left_out(handle, whole.plan)
-    others = f"({left_out}) AND NOT ({told})" if left_out else "0"
+    others = f"({left_out.rows}) AND NOT ({told})" if left_out else "0"
     first = replace(whole, goes_on=True, only=f"NOT ({told}) AND NOT ({others})")
     yield first
     yield replace(
@@ -132,10 +147,14 @@ def _encoded(handle: Handle, whole: Stage) -> Iterator[Stage]:
         goes_on=left_out is not None,
     )
     if left_out is not None:
-        unindexed = replace(plan, lookups=(), covered_to=0)
-        before = replace(whole, only=f"NOT ({others})")
         yield replace(
-            whole, name="substring+", plan=unindexed, only=others, adds=True, before=before
+            whole,
+            name="substring+",
+            plan=Plan(),
+            only=others,
+            apart=others,
+            adds=True,
+            before=replace(whole, only=f"NOT ({others})"),
         )
 
 
@@ -152,7 +171,6 @@ def _rest(handle: Handle, node: Node) -> Stage:
         lambda folded: any(term.there(folded) for term in terms),
         words,
         adds=True,
-        rest=True,
     )
 
 

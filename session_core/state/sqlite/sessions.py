@@ -21,14 +21,7 @@ class Sessions(Store):
 
     def get_meta(self, key: str) -> str | None:
         """Return a value of `state_meta`."""
-        return cast(
-            "str | None",
-            self._read(
-                lambda handle: (
-                    handle.value(SQL["get_meta"], (key,)) if handle.has("state_meta") else None
-                )
-            ),
-        )
+        return self._read(lambda handle: meta(handle, key))
 
     def set_meta(self, key: str, value: str) -> None:
         """Store a value in `state_meta`."""
@@ -55,7 +48,7 @@ class Sessions(Store):
         A field that this home has no column for is left out.
 
         Raises:
-            InvalidInput: a field is unknown, or the id is empty.
+            InvalidInput: a field is unknown, the id is empty, or the parent came from the session.
             NotFound: the parent is not there.
         """
         given = {
@@ -88,7 +81,7 @@ class Sessions(Store):
         """Overwrite columns of a session; return whether it is there.
 
         Raises:
-            InvalidInput: a field is unknown.
+            InvalidInput: a field is unknown, or the parent came from the session.
             Unsupported: this home has no column for it.
         """
         values = columns.encoded(fields, columns.UPDATED)
@@ -199,6 +192,16 @@ def get(handle: Handle, session_id: str) -> SessionRow | None:
     return cast("SessionRow | None", handle.row(SQL["get_session"], (session_id,)))
 
 
+def is_there(handle: Handle, session_id: str) -> bool:
+    """Whether there is such a session."""
+    return handle.value(SQL["has_session"], (session_id,)) is not None
+
+
+def meta(handle: Handle, key: str) -> str | None:
+    """Return a value of `state_meta`."""
+    return handle.value(SQL["get_meta"], (key,)) if handle.has("state_meta") else None
+
+
 def require(handle: Handle, session_id: str) -> SessionRow:
     """Return a session's row, or say that it is not there and what may have been meant."""
     row = get(handle, session_id)
@@ -239,6 +242,9 @@ def _change_meta(handle: Handle, sql: str, values: tuple[str, ...]) -> bool:
 
 def insert(handle: Handle, values: Mapping[str, Any]) -> None:
     """Insert a session, or fill what is empty in the one that is there."""
+    parent = values.get("parent_session_id")
+    if parent is not None and lineage.parent_of(handle, values["id"]) is None:
+        lineage.check_parent(handle, values["id"], parent)
     here = [name for name in values if handle.has("sessions", name)]
     filled = [name for name in here if name in columns.FILLED]
     resolution = (
@@ -256,6 +262,9 @@ def insert(handle: Handle, values: Mapping[str, Any]) -> None:
 
 def update(handle: Handle, session_id: str, values: Mapping[str, Any]) -> bool:
     """Overwrite columns, whose names come from the fixed tuples of columns.py."""
+    parent = values.get("parent_session_id")
+    if parent is not None and lineage.parent_of(handle, session_id) != parent:
+        lineage.check_parent(handle, session_id, parent)
     handle.touched(session_id)
     assignments = ", ".join(f"{name} = ?" for name in values)
     return (

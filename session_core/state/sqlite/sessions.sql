@@ -1,6 +1,9 @@
 -- name: get_session
 SELECT * FROM sessions WHERE id = ?
 
+-- name: has_session
+SELECT 1 FROM sessions WHERE id = ?
+
 -- name: find_by_prefix
 SELECT id FROM sessions WHERE id >= :prefix AND id < :prefix || char(1114111) ORDER BY id LIMIT 6
 

@@ -127,8 +127,10 @@ class Store:
             raise InvalidInput("this thread has a transaction open; close the database after it")
         if writer is not None and self._kind == "own" and self._pid == os.getpid():
             writer.tidy(_TIDY_S)
-        if self._closer.detach() is not None:
+        # Detached when that is done: one that was cut short can be called again.
+        if self._closer.alive:
             self._open.close()
+            self._closer.detach()
 
     def __enter__(self) -> Self:
         return self

@@ -6,18 +6,18 @@ home.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from session_core.errors import StorageError
+from session_core.errors import StorageError, Unsupported
 from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.turns import this_thread
 
 if TYPE_CHECKING:
-    from session_core.state.sqlite.turns import Job
+    from session_core.state.sqlite.turns import Job, Mark
     from session_core.state.sqlite.writer import Writer
 
 
@@ -68,11 +68,11 @@ class Transaction:
         self._writer: Writer | None = None
         self._job: Job | None = None
         self._part: Part | None = None
-        self._thread = 0
+        self._thread: weakref.ref[Mark] | None = None
         self._over = False
 
     def __enter__(self) -> None:
-        self._thread = threading.get_ident()
+        self._thread = this_thread()
         with self._errors():
             late = self._is_late()
         if late:
@@ -84,7 +84,7 @@ class Transaction:
     @property
     def is_of_this_thread(self) -> bool:
         """Whether what this thread changes is a part of it."""
-        return not self._over and self._thread == threading.get_ident()
+        return not self._over and self._thread == this_thread()
 
     def begin(self) -> None:
         """Begin it, unless it has begun."""
@@ -121,7 +121,10 @@ class Transaction:
             self._writer.follow_up()
 
     def _end(self, kind: type[BaseException] | None) -> None:
-        if self._part is not None:
+        if self._writer is not None and self._writer.is_inherited:
+            if kind is None:
+                raise Unsupported("the transaction is that of a parent process, which goes on")
+        elif self._part is not None:
             self._part.__exit__(kind, None, None)
         elif self._job is not None and self._writer is not None:
             self._writer.end(self._job, commit=kind is None)

@@ -30,6 +30,28 @@ _RECHECK_S = 0.25
 """How long is waited to be woken before the one who should do it is looked at."""
 
 
+class Mark:
+    """What ends with its thread: a number is given to a later one again."""
+
+    __slots__ = ("__weakref__", "number")
+
+    def __init__(self) -> None:
+        self.number = threading.get_ident()
+
+
+class _Marks(threading.local):
+    def __init__(self) -> None:
+        self.own = Mark()
+
+
+_marks = _Marks()
+
+
+def this_thread() -> weakref.ref[Mark]:
+    """Return what tells this thread from all others, earlier and later ones too."""
+    return weakref.ref(_marks.own)
+
+
 class Job:
     """What one caller wants: a step, which others may do for it, or the connection to itself."""
 
@@ -50,7 +72,7 @@ class Job:
     def __init__(self, step: Step | None, deadline: float) -> None:
         self.step = step
         self.deadline = deadline
-        self.thread = threading.get_ident()
+        self.thread = this_thread()
         self.solo = step is None
         """Whether no other thread may do it."""
         self.result: Any = None
@@ -163,7 +185,8 @@ class Turns:
         if job not in self.queue:
             raise StorageError("the change was interrupted, perhaps after it was made; read again")
         # A job of the same thread that came before goes on when what interrupted it is over.
-        before = itertools.takewhile(lambda one: one is not job, self.queue)
+        # Of a copy, since a signal handler that writes joins the queue meanwhile.
+        before = itertools.takewhile(lambda one: one is not job, list(self.queue))
         return all(one.over or one.thread == job.thread for one in before)
 
     def _tell_first(self) -> None:
@@ -196,12 +219,16 @@ def _wake(job: Job) -> None:
 
 def _alone(job: Job) -> bool:
     """Whether its thread does nothing but this job."""
-    return job.solo or job.thread == threading.main_thread().ident
+    mark = job.thread()
+    return job.solo or mark is None or mark.number == threading.main_thread().ident
 
 
 def _at_work(leader: Job) -> bool:
     """Whether one that has not said that it leaves is still there: in a frame, as `job`."""
-    frame = sys._current_frames().get(leader.thread)  # noqa: SLF001 -- there is no other way to see it
+    mark = leader.thread()
+    if mark is None:
+        return False
+    frame = sys._current_frames().get(mark.number)  # noqa: SLF001 -- there is no other way to see it
     if frame is not None and leader.of is not None and leader.includes:
         return True
     while frame is not None:

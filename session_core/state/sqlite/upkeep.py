@@ -23,6 +23,8 @@ _WEEK_S = 604_800
 _DAY_S = 86_400
 _CHUNK = 200
 _TRIES = 3
+_CHOSEN = " AND id IN (SELECT value FROM json_each(:ids))"
+"""What is looked at again, in the transaction that changes it."""
 
 
 class Upkeep(Store):
@@ -129,21 +131,28 @@ def count_session(handle: Handle, session_id: str) -> tuple[int, int, int]:
     return live, last_id, handle.value(handle.sql(SQL["count_tool_calls"]), (session_id,))
 
 
+def set_counters(handle: Handle, session_id: str, messages: int, tool_calls: int) -> None:
+    """Store how many messages and tool calls a session has."""
+    counts = {"id": session_id, "messages": messages, "tool_calls": tool_calls}
+    handle.run(SQL["set_counters"], counts)
+
+
 def _count_live(handle: Handle, session_id: str) -> tuple[int, int]:
     live, last_id = handle.values(handle.sql(SQL["count_live"]), (session_id,))[0]
     return live, last_id
 
 
 def _finalize(handle: Handle, ids: Sequence[str], now: float, before: float) -> int:
-    for session_id in ids:
-        handle.touched(session_id)
-    bounds = {"ids": json.dumps(ids), "now": now, "before": before}
-    return handle.run(SQL["finalize_orphans"], bounds)
+    chosen = {"ids": json.dumps(ids), "before": before}
+    orphans = [row[0] for row in handle.values(SQL["list_orphans"] + _CHOSEN, chosen)]
+    for orphan in orphans:
+        handle.touched(orphan)
+    return handle.run(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
 
 
 def _prune(handle: Handle, ids: Sequence[str], before: float) -> int:
     chosen = {"ids": json.dumps(ids), "before": before}
-    ghosts = [row[0] for row in handle.values(SQL["list_chosen_ghosts"], chosen)]
+    ghosts = [row[0] for row in handle.values(SQL["list_ghosts"] + _CHOSEN, chosen)]
     for ghost in ghosts:
         delete_row(handle, ghost)
     return len(ghosts)
@@ -164,7 +173,7 @@ def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> 
         return None
     if found[0] == (live, tool_calls):
         return False
-    handle.run(SQL["set_counters"], (live, tool_calls, session_id))
+    set_counters(handle, session_id, live, tool_calls)
     return True
 
 

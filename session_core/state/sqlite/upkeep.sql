@@ -8,35 +8,15 @@ WHERE api_call_count = 0 AND end_reason IS NULL AND ended_at IS NULL AND started
   )
   AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
 
--- name: finalize_orphans
+-- name: finalize
 UPDATE sessions SET ended_at = :now, end_reason = 'orphaned_compression'
 WHERE id IN (SELECT value FROM json_each(:ids))
-  AND api_call_count = 0 AND end_reason IS NULL AND ended_at IS NULL AND started_at < :before
-  AND EXISTS (
-      SELECT 1 FROM sessions AS parent
-      WHERE parent.id = sessions.parent_session_id
-        AND parent.end_reason = 'compression' AND parent.ended_at IS NOT NULL
-  )
-  AND EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
 
 -- name: list_ghosts
 SELECT id FROM sessions
 WHERE source = 'tui' AND title IS NULL AND ended_at IS NOT NULL AND started_at < :before
   AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
   AND NOT EXISTS (SELECT 1 FROM sessions AS child WHERE child.parent_session_id = sessions.id)
-
--- name: list_chosen_ghosts
-SELECT id FROM sessions
-WHERE id IN (SELECT value FROM json_each(:ids))
-  AND source = 'tui' AND title IS NULL AND ended_at IS NOT NULL AND started_at < :before
-  AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.session_id = sessions.id)
-  AND NOT EXISTS (SELECT 1 FROM sessions AS child WHERE child.parent_session_id = sessions.id)
-
--- name: get_parent
-SELECT parent_session_id FROM sessions WHERE id = ?
-
--- name: has_session
-SELECT 1 FROM sessions WHERE id = ?
 
 -- name: list_children
 SELECT id, model_config FROM sessions WHERE parent_session_id = ? AND id <> ?1
@@ -82,7 +62,7 @@ FROM messages
 WHERE session_id = ? AND {live} AND tool_calls IS NOT NULL
 
 -- name: set_counters
-UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?
+UPDATE sessions SET message_count = :messages, tool_call_count = :tool_calls WHERE id = :id
 
 -- name: list_drifted
 SELECT sessions.id

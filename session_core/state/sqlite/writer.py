@@ -8,8 +8,8 @@ nothing from the others. A caller returns when its change is committed, never be
 from __future__ import annotations
 
 import math
+import os
 import random
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from functools import partial
 from typing import TypeVar, cast
 
 from session_core import driver
-from session_core.errors import Busy, InvalidInput, SessionError
+from session_core.errors import Busy, InvalidInput, SessionError, StorageError
 from session_core.state.sqlite.handle import Handle, is_busy
 from session_core.state.sqlite.log import Log, hurry
 from session_core.state.sqlite.transaction import Part
-from session_core.state.sqlite.turns import Job, Step, Turns
+from session_core.state.sqlite.turns import Job, Step, Turns, this_thread
 
 T = TypeVar("T")
 
@@ -57,12 +57,18 @@ class Writer:
         self._closed = False
         self._unfinished = False
         self._committing = False
+        self._pid = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether it is that of a parent process, whose log a commit of ours would overwrite."""
+        return self._pid != os.getpid()
 
     @property
     def current(self) -> Handle | None:
         """The handle of the transaction that this thread has open, if any."""
         job = self._turns.leader
-        mine = job is not None and job.includes and job.thread == threading.get_ident()
+        mine = job is not None and job.includes and job.thread == this_thread()
         return self._handle if mine else None
 
     def run(self, step: Callable[[Handle], T]) -> T:
@@ -87,7 +93,7 @@ class Writer:
     def job(self, of: object) -> Job:
         """Return what a transaction is begun and ended with; it ends with `of` at the latest."""
         job = Job(None, self._deadline())
-        job.of = weakref.ref(of, lambda _: self.end(job, commit=False))
+        job.of = weakref.ref(of, lambda _: self._drop(job))
         return job
 
     def begin(self, job: Job) -> None:
@@ -146,6 +152,11 @@ class Writer:
             job.over = True
             self._turns.leave(job)
         return True
+
+    def _drop(self, job: Job) -> None:
+        """Undo a transaction that nobody has any more, unless it is the one of a parent process."""
+        if not self.is_inherited:
+            self.end(job, commit=False)
 
     def _have_alone(self, job: Job) -> None:
         """Wait until nobody else has the connection."""
@@ -223,6 +234,8 @@ class Writer:
         job.inside = True
 
     def _end(self, job: Job) -> None:
+        if self._turns.leader is not job:
+            raise StorageError("the transaction was undone as its thread ended; begin it anew")
         job.inside = False
         self._committing = True
         patiently(cast("Handle", self._handle), "COMMIT", self._deadline())

@@ -1,0 +1,43 @@
+"""The database itself: whose it is, its transactions, its few values beside the sessions."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from session_core.models import Holder, HomeKind
+
+
+class Database(Protocol):
+    """The database itself."""
+
+    @property
+    def kind(self) -> HomeKind:
+        """Whose home this is."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home; None where the database is in no folder."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All that this thread changes inside is one transaction, or nothing of it is."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this thread has a transaction open."""
+
+    def holders(self) -> list[Holder]:
+        """Return the other processes that have it open, as far as this system tells."""
+
+    def close(self) -> None:
+        """Close it; what was returned before is durable."""
+
+    def get_meta(self, key: str) -> str | None:
+        """Return a value of `state_meta`."""
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Store a value in `state_meta`."""
+
+    def delete_meta(self, key: str) -> bool:
+        """Forget a value of `state_meta`; return whether it was there."""

@@ -1,0 +1,36 @@
+"""What keeps a home small and right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from session_core.models import Finding, Sizes
+
+
+class Upkeep(Protocol):
+    """What keeps a home small and right."""
+
+    def finalize_orphaned_compression_sessions(self) -> int:
+        """End continuations that never ran; return how many. Acts at once."""
+
+    def prune_empty_ghost_sessions(self) -> int:
+        """Delete empty sessions of the terminal without children. Acts at once."""
+
+    def delete_session(self, session_id: str) -> bool:
+        """Delete a session, its delegates and all rows that belong to them. Acts at once."""
+
+    def delete_sessions(self, session_ids: Sequence[str]) -> int:
+        """Delete several sessions as `delete_session` does; return how many. Acts at once."""
+
+    def recount_session(self, session_id: str) -> bool:
+        """Set the counters to what the rows say; return whether they had drifted."""
+
+    def drifted_sessions(self, limit: int = 1000) -> list[str]:
+        """Return sessions whose counter is not what the rows say."""
+
+    def check_integrity(self, *, deep: bool = False) -> list[Finding]:
+        """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
+
+    def sizes(self, *, exact: bool = False) -> Sizes:
+        """Return bytes by table: estimates at once, or counted in a child process."""

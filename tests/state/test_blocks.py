@@ -1,0 +1,54 @@
+"""SQL in named blocks: each of them is used, and no two of them say the same."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import session_core
+from session_core.state.sqlite import blocks
+
+ROOT = Path(session_core.__file__).parent
+FILES = sorted(path for path in ROOT.rglob("*.sql") if "-- name:" in path.read_text("utf-8"))
+_TEXT = re.compile(r'"([a-z_]+(?:\{\w+\}[a-z_]*)*)"')
+_LOADED = re.compile(r'blocks\.load\("(\w+)"')
+
+
+def loaded(path: Path) -> dict[str, str]:
+    package = ".".join(("session_core", *path.parent.relative_to(ROOT).parts))
+    return blocks.load(path.stem, package)
+
+
+def names(module: str, name: str) -> bool:
+    """Whether a module has a name as a string, or puts it together in one."""
+    patterns = (re.sub(r"\\\{\w+\\\}", "[a-z]+", re.escape(one)) for one in _TEXT.findall(module))
+    return any(re.fullmatch(pattern, name) for pattern in patterns)
+
+
+def users(path: Path, name: str) -> list[str]:
+    """Return the modules that use a block: that load its file, or load none that has the name."""
+    found = []
+    for module in sorted(path.parent.glob("*.py")):
+        source = module.read_text("utf-8")
+        files = [path.with_name(f"{stem}.sql") for stem in _LOADED.findall(source)]
+        own = path in files or not any(name in loaded(file) for file in files)
+        if own and names(source, name):
+            found.append(module.name)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_named_block_is_used(path: Path) -> None:
+    assert [name for name in loaded(path) if not users(path, name)] == []
+
+
+def test_no_two_blocks_of_a_database_say_the_same() -> None:
+    statements = Counter(
+        (path.parent, re.sub(r":\w+|\?\d*", "?", " ".join(statement.split())))
+        for path in FILES
+        for statement in loaded(path).values()
+    )
+    assert [statement for statement, count in statements.items() if count > 1] == []

@@ -1,0 +1,141 @@
+"""Transactions that were left behind: by a thread that has ended, or by a fork, in the child."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import SessionDB, StorageError
+from session_core.state.sqlite.turns import this_thread
+
+WAIT_S = 20.0
+FORKS = """
+import os, sys
+from session_core import SessionDB, Unsupported
+path, how = sys.argv[1:]
+db, go, told = SessionDB(path), os.pipe(), None
+try:
+    with db.transaction():
+        db.append_message("s", "user", "undone " * 2000)
+        child = os.fork()
+        if child:
+            raise KeyError
+        os.read(go[0], 1)
+        if how == "by an error":
+            raise KeyError
+except KeyError:
+    told = "its own error"
+except Unsupported:
+    told = "unsupported"
+if not child:
+    os._exit(told != {"by an error": "its own error", "in peace": "unsupported"}[how])
+with SessionDB(path) as other:
+    for number in range(40):
+        other.append_message("s", "user", str(number))
+    os.write(go[1], b"x")
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    other.append_message("s", "user", "40")
+db.close()
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def db(home_path: Path) -> Iterator[SessionDB]:
+    with SessionDB(home_path / "state.db", patience_s=10.0) as opened:
+        opened.create_session("s", "cli")
+        yield opened
+
+
+def half_done(db: SessionDB) -> Iterator[None]:
+    with db.transaction():
+        db.append_message("s", "user", "half done")
+        yield
+
+
+def in_a_thread(step: Callable[[], None]) -> None:
+    thread = threading.Thread(target=step, daemon=True)
+    thread.start()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
+def left_by_a_thread(db: SessionDB) -> tuple[Iterator[None], int]:
+    """Return what holds a transaction open whose thread has ended, and the number of that."""
+    numbers: list[int] = []
+    holding = half_done(db)
+
+    def hold() -> None:
+        numbers.append(threading.get_ident())
+        next(holding)
+
+    in_a_thread(hold)
+    return holding, numbers[0]
+
+
+def stored(db: SessionDB) -> list[str]:
+    """Return what others see."""
+    with SessionDB(db.path, read_only=True) as other:
+        return [row["content"] for row in other.get_messages("s")]
+
+
+def test_a_thread_is_told_from_a_later_one_of_the_same_number() -> None:
+    marks = []
+    for _ in range(20):
+        in_a_thread(lambda: marks.append(this_thread()))
+    assert len({id(mark) for mark in marks}) == len(marks)
+    assert this_thread() == this_thread()
+    assert not any(mark == this_thread() for mark in marks)
+
+
+def test_a_thread_with_the_number_of_one_that_left_a_transaction_is_not_in_it(
+    db: SessionDB,
+) -> None:
+    holding, number = left_by_a_thread(db)
+    acknowledged: list[str] = []
+
+    def append() -> None:
+        if threading.get_ident() == number and not acknowledged:
+            db.append_message("s", "user", "acknowledged")
+            acknowledged.append("acknowledged")
+
+    for _ in range(300):
+        in_a_thread(append)
+    assert stored(db) == acknowledged
+    del holding
+
+
+def test_a_transaction_that_was_taken_from_its_thread_commits_nothing_of_the_next_one(
+    db: SessionDB,
+) -> None:
+    holding, _ = left_by_a_thread(db)
+    told: list[Exception] = []
+
+    def finish() -> None:
+        try:
+            next(holding)
+        except StorageError as error:
+            told.append(error)
+
+    with db.transaction():
+        db.append_message("s", "user", "one")
+        in_a_thread(finish)
+        assert stored(db) == []
+        db.append_message("s", "user", "two")
+    assert len(told) == 1
+    assert stored(db) == ["one", "two"]
+
+
+@pytest.mark.parametrize("how", ["in peace", "by an error"])
+def test_a_child_that_leaves_the_transaction_of_its_parent_touches_nothing(
+    db: SessionDB, how: str
+) -> None:
+    forks = [sys.executable, "-c", FORKS, str(db.path), how]
+    assert subprocess.run(forks, timeout=WAIT_S, check=False).returncode == 0
+    assert stored(db) == [str(number) for number in range(41)]
+    assert db.check_integrity() == []
