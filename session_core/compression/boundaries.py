@@ -45,7 +45,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         counts = (self.max_tokens, self.protect_first, self.protect_last, self.keep_last or 0)
-        if self.context_tokens < 1 or min(counts) < 0:
+        numbers = all(isinstance(count, int) for count in (self.context_tokens, *counts))
+        if not numbers or self.context_tokens < 1 or min(counts) < 0:
             raise InvalidInput("limits are counts: context_tokens from 1, the others from 0")
         if not (0 < self.threshold <= 1 and 0 < self.target_ratio <= 1):
             raise InvalidInput("threshold and target_ratio lie between 0 and 1")
@@ -120,21 +121,25 @@ def cuts(messages: Sequence[Message]) -> list[bool]:
     A result belongs to the nearest call before it with its id, however late it comes, and results
     right behind a call belong to it whatever their ids.
     """
+    return _cuts(messages, [shapes.turn(message) for message in messages])
+
+
+def _cuts(messages: Sequence[Message], turns: Sequence[Turn]) -> list[bool]:
     crossing = [0] * (len(messages) + 2)
     called: dict[str, int] = {}
     block: int | None = None
-    for index, message in enumerate(messages):
-        turn = shapes.turn(message)
-        answers = shapes.answers(message)
-        since = [called[it.id] for it in answers if it.id in called]
-        if answers and block is not None:
+    for index, (message, turn) in enumerate(zip(messages, turns, strict=True)):
+        answered = shapes.answer_ids(message)
+        since = [called[it] for it in answered if it in called]
+        if answered and block is not None:
             since.append(block)
         if since:
             crossing[min(since) + 1] += 1
             crossing[index + 1] -= 1
         if turn == "assistant":
-            found = shapes.calls(message)
-            called.update((it, index) for call in found for it in call.ids)
+            found = shapes.call_ids(message)
+            for ids in found:
+                called.update(dict.fromkeys(ids, index))
             block = index if found else None
         elif turn in ("user", "system"):
             block = None
@@ -154,14 +159,16 @@ class _Outline:
     def __init__(self, messages: Sequence[Message], estimate: Estimate) -> None:
         self.size = len(messages)
         self.turns: list[Turn] = [shapes.turn(message) for message in messages]
-        self.cuts = cuts(messages)
+        self.cuts = _cuts(messages, self.turns)
+        near = summaries.near(messages)
         # A message may hold a summary beside its own words; only one that is nothing else is old.
-        self.whole = [summaries.is_summary(message) for message in messages]
-        self.summaries = [i for i, message in enumerate(messages) if summaries.read(message)]
+        self.whole = frozenset(i for i in near if summaries.is_summary(messages[i]))
+        self.summaries = [i for i in near if summaries.read(messages[i])]
         each = [estimate(message) for message in messages]
         self.weights = [0, *accumulate(each)]
-        new = (0 if old else weight for weight, old in zip(each, self.whole, strict=True))
-        self._fresh = [0, *accumulate(new)]
+        for old in self.whole:
+            each[old] = 0
+        self._fresh = [0, *accumulate(each)]
         self.least = sum(map(estimate, summaries.build(".", None, "user")))
 
     def fresh(self, start: int, end: int) -> int:
@@ -170,7 +177,7 @@ class _Outline:
 
     def behind_summary(self, start: int, end: int) -> int:
         """Return the place behind the last summary of a range, or its start."""
-        return next((i + 1 for i in range(end - 1, start - 1, -1) if self.whole[i]), start)
+        return max((i + 1 for i in self.whole if start <= i < end), default=start)
 
     def cut_before(self, index: int) -> int:
         """Return the last place at or before `index` where one may cut."""
@@ -183,7 +190,7 @@ class _Outline:
     def last(self, turn: Turn, end: int) -> int | None:
         """Return the last message of that turn which is no summary, where it is before `end`."""
         at = range(self.size - 1, -1, -1)
-        found = next((i for i in at if self.turns[i] == turn and not self.whole[i]), end)
+        found = next((i for i in at if self.turns[i] == turn and i not in self.whole), end)
         return found if found < end else None
 
 

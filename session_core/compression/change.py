@@ -64,7 +64,7 @@ def continuation(db: StateDatabase, ready: Ready, routes: Routes) -> Done:
         *db.copy_messages(old, tail, child).ids,
     ]
     goal = _move_goal(db, old, child)
-    routes.lead(ready.led, child)
+    routes.lead_table(ready.led, child)
     if db.get_compression_tip(old) != child:
         raise NotCompressed(
             "fork", f"another session would be taken for what continues {old}: use in_place"

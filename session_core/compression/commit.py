@@ -7,7 +7,7 @@ along whatever was said behind it. What a step returns says how it is undone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -95,12 +95,16 @@ class Committer:
         self._tell("after_compression", ready, done.session_id, done.after.live)
         return done
 
-    def _within(self, ready: Ready) -> AbstractContextManager[object]:
+    @contextmanager
+    def _within(self, ready: Ready) -> Iterator[None]:
         if ready.work.end > AGAIN:
             change.require_same(self._db, ready)
         if ready.work.shape == "in_place":
-            return nullcontext()
-        return self._routes.together(ready.led)
+            yield
+            return
+        with self._routes.together(ready.led):
+            yield
+            self._routes.lead_file(ready.led)
 
     def _kept(self, ready: Ready, db: StateDatabase) -> Iterator[Kept]:
         """Yield what the step is about to change; the messages themselves all stay."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from session_core.compression import extractive, placement, tokens
-from session_core.compression.applied import close, taken_up
+from session_core.compression import placement, tokens
+from session_core.compression.applied import close
+from session_core.compression.applying import Applying
 from session_core.compression.asked import Asked
 from session_core.compression.boundaries import Limits
 from session_core.compression.callables import Summarizer
 from session_core.compression.commit import Committer
 from session_core.compression.locks import Locks
 from session_core.compression.placement import Wanted
-from session_core.compression.planning import COMPRESS, Planner
+from session_core.compression.planning import Planner
 from session_core.compression.records import (
     Compressed,
     NotCompressed,
@@ -30,12 +30,9 @@ from session_core.compression.records import (
 from session_core.compression.routes import Routes
 from session_core.compression.tokens import Estimate
 from session_core.compression.undo import Undo
-from session_core.compression.work import Ready, Work
-from session_core.errors import Changed, InvalidInput
+from session_core.errors import Changed
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Plan
-from session_core.ledger.steps import noting
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
@@ -46,8 +43,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _TRIES = 3
-_PATIENCE_S = 10.0
-"""So long does a plan wait for the lock: another may be applying the same one."""
 
 
 class Compressor:
@@ -79,14 +74,14 @@ class Compressor:
         self._ledger = ledger
         self._limits = limits or Limits()
         self._estimate = estimate
-        self._client = client
         self._clock = clock
         self._locks = Locks(db)
         self._planner = Planner(
             db, ledger, store, limits=self._limits, estimate=estimate, clock=clock
         )
         routes = Routes(db, store)
-        self._committer = Committer(db, ledger, routes, hooks or Hooks(), estimate)
+        committer = Committer(db, ledger, routes, hooks or Hooks(), estimate)
+        self._applying = Applying(db, ledger, self._locks, self._planner, committer, client=client)
         self._undo = Undo(db, ledger, routes, self._locks, client=client, clock=clock)
 
     def __enter__(self) -> Self:
@@ -139,18 +134,12 @@ class Compressor:
         Raises:
             NotFound: there is no such plan.
             Conflict: it has run out.
-            InvalidInput: it is a plan of something else.
+            InvalidInput: it is a plan of something else, or the summary is no text.
             Changed: the range is not what it was; plan it again.
             NotCompressed: the summary is none or no shorter, the session has ended, somebody is at
                 work in it by now or compresses it, or the plan was closed.
         """
-        found = self._plan(plan)
-        if found.state != "finished":
-            with self._locks.of(found.members[0].id, _PATIENCE_S):
-                found = self._plan(plan)
-                if found.state != "finished":
-                    return self._apply(plan, summary, Work(**found.about).shape)
-        return self._audited(Compressed.of(found.result["compressed"]), plan)
+        return self._applying.apply(plan, summary)
 
     def compress(
         self,
@@ -187,7 +176,7 @@ class Compressor:
                 try:
                     if summarizer is not None:
                         text = asked.summary(summarizer, planned.brief, part, timeout_s, loop)
-                    done = self._apply(planned.plan, text, shape)
+                    done = self._applying.run(planned.plan, text, shape)
                 except Changed as error:
                     if not left:
                         raise NotCompressed("changed", f"{error}, when nobody writes") from error
@@ -204,61 +193,26 @@ class Compressor:
 
         Raises:
             NotFound: there is no such batch.
+            InvalidInput: it is one of something else.
             Conflict: it was undone, or what it changed was changed again since.
+            Changed: somebody writes to the conversation just now; undo again.
+            NotCompressed: somebody compresses it, or is at work in what would be deleted.
         """
         return self._undo.undo(batch)
 
     def apply_undo(self, plan: str) -> Undone:
-        """Take a compression back, with what was said since; its trash keeps that."""
+        """Take a compression back, with what was said since; its trash keeps that.
+
+        A plan that was applied answers what it came to, and changes nothing.
+
+        Raises:
+            NotFound: there is no such plan.
+            InvalidInput: it is a plan of something else.
+            Conflict: it has run out, or the compression was undone otherwise.
+            Changed: the conversation has gone on since; plan the undo again.
+            NotCompressed: somebody compresses it, or is at work in what would be deleted.
+        """
         return self._undo.apply(plan)
-
-    def _plan(self, handle: str) -> Plan:
-        plan = self._ledger.plan(handle)
-        if plan.kind != COMPRESS:
-            raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
-        if plan.state == "applying":
-            plan = taken_up(self._db, self._ledger, plan)
-        if plan.state == "closed":
-            raise NotCompressed("changed", f"plan {handle} was closed; plan again")
-        return plan
-
-    def _apply(self, plan: str, summary: str | None, wanted: Wanted) -> Compressed:
-        work = Work(**self._ledger.plan(plan).about)
-        try:
-            with self._locks.of(work.session_id):
-                ready = self._ready(work, summary, wanted)
-                self._locks.keep(work.session_id)
-                done = self._committer.commit(plan, ready)
-        except Changed:
-            close(self._db, self._ledger, plan)
-            raise
-        return self._audited(done, plan)
-
-    def _ready(self, work: Work, summary: str | None, wanted: Wanted) -> Ready:
-        if summary is None:
-            rows = self._planner.look_again(work).rows
-            summary = extractive.summarize(rows[work.start : work.end], work.target_chars)
-        seen = self._planner.look_again(work)
-        # Much may have been said since the plan was made, and somebody may have come.
-        work = replace(work, shape=self._planner.shape(seen, (work.start, work.end), wanted))
-        try:
-            return self._committer.ready(work, seen.row, seen.rows, seen.revision, summary)
-        except NotCompressed as refused:
-            if refused.code != "not_smaller":
-                raise
-            most = f"{refused}; write at most {work.target_chars:,} characters"
-            raise NotCompressed(refused.code, most) from None
-
-    def _audited(self, done: Compressed, plan: str) -> Compressed:
-        """Note a compression once, also one whose process died before it could."""
-        with noting(f"the compression of {done.old_session_id}"):
-            self._ledger.audit(
-                self._client,
-                f"{COMPRESS} {done.session_id}",
-                plan,
-                {"rows": done.rows, "tokens": [done.tokens_before, done.tokens_after]},
-            )
-        return done
 
 
 def _store_of(db: StateDatabase) -> SessionStore | None:

@@ -10,7 +10,7 @@ from session_core.compression.past import Past
 from session_core.compression.records import Undone
 from session_core.compression.routes import Led, Routes
 from session_core.compression.work import fingerprint, goal_key
-from session_core.errors import Changed, Conflict
+from session_core.errors import Changed
 from session_core.ledger.records import Kept
 from session_core.state.contract import StateDatabase
 
@@ -41,11 +41,7 @@ def look(db: StateDatabase, past: Past) -> Doomed:
     Raises:
         Conflict: the session that it came from is not there any more.
     """
-    if db.get_session(past.old) is None:
-        raise Conflict(
-            f"session {past.old} was deleted since; there is nothing to go back to from "
-            f"{past.done.session_id}"
-        )
+    past.require_old(db)
     sessions, detached = _descent(db, past.done.session_id)
     return Doomed({each: fingerprint(db, each) for each in sessions}, tuple(detached))
 

@@ -24,6 +24,9 @@ from session_core.state.contract import StateDatabase
 REFRESH_S = 60.0
 """A fifth of what the lock is taken for, so that a few may fail."""
 
+PATIENCE_S = 10.0
+"""So long does waiting for a lock make sense: what another does in a step is over by then."""
+
 _PAUSE_S = 0.05
 _AGENT = "mcp-sessions"
 
@@ -36,8 +39,8 @@ class Locks:
         self._mine = threading.local()
 
     @contextmanager
-    def of(self, session_id: str, patience_s: float = 0.0) -> Iterator[None]:
-        """Hold the lock of a session; wait for it as long as that.
+    def of(self, session_id: str, *, patient: bool = False) -> Iterator[None]:
+        """Hold the lock of a session; wait for it where somebody may do the very same.
 
         Raises:
             NotCompressed: somebody else holds it.
@@ -47,7 +50,7 @@ class Locks:
             yield
             return
         holder = _holder()
-        self._take(session_id, holder, patience_s)
+        self._take(session_id, holder, PATIENCE_S if patient else 0.0)
         held[session_id] = holder
         over = threading.Event()
         try:

@@ -49,6 +49,16 @@ class Past:
         """The session that was compressed."""
         return self.compressed.old_session_id
 
+    def require_old(self, db: StateDatabase) -> None:
+        """Make sure that the session that was compressed is there.
+
+        Raises:
+            Conflict: it is not, or another has its id by now.
+        """
+        row = db.get_session(self.old)
+        if row is None or row["started_at"] != self.row["started_at"]:
+            raise Conflict(f"session {self.old} was deleted since; there is nothing to go back to")
+
     @property
     def summaries(self) -> list[int]:
         """The rows of the summary."""
@@ -102,8 +112,7 @@ def _put(past: Past, db: StateDatabase) -> dict[int, MessageRow]:
     """Return what the compression has put there, which must be there and not compacted again."""
     rows = [db.get_message(each) for each in past.done.made]
     found = {row["id"]: row for row in rows if row and row["session_id"] == past.old}
-    if db.get_session(past.old) is None:
-        raise Conflict(f"session {past.old} was deleted since; there is nothing to bring back")
+    past.require_old(db)
     if len(found) < len(rows):
         raise Conflict(
             f"messages that compression {past.batch} put into session {past.old} were deleted "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal, get_args
 
 from session_core import presence, processes
@@ -21,6 +22,9 @@ _ROW_S = {"hermes": 0.00017, "own": 0.00003}
 """What a flagged or added row costs; the triggers of Hermes index it twice."""
 
 _ACTIVE_S = 3600.0
+
+_START_S = 0.05
+"""So long may a process take to become what it is started as."""
 
 
 def check(wanted: str) -> None:
@@ -79,10 +83,23 @@ def beside(
                 return f"{lease.surface or 'a program'} (pid {lease.pid}) has this session open"
     known = processes.number(active_at)
     active = known is None or now - known < _ACTIVE_S
-    others = ", ".join(map(str, db.holders())) if active else ""
+    others = _others(db) if active else ""
     if others:
         return f"it was active within the hour, and {others} has the database open"
     return None
+
+
+def _others(db: StateDatabase) -> str:
+    """Return who has the database open, and still has it when asked again.
+
+    What another thread of this process starts just now has all that is open here, for a moment.
+    """
+    found = db.holders()
+    if found:
+        time.sleep(_START_S)
+        still = {holder.pid for holder in db.holders()}
+        found = [holder for holder in found if holder.pid in still]
+    return ", ".join(map(str, found))
 
 
 def last_at(rows: list[MessageRow]) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from session_core.compression import facts, passages, shapes, summaries
@@ -22,8 +22,6 @@ READ_MAX = 4_000_000
 
 _READ_OF_EACH = 4
 _STEMS = re.compile(r"[\s/\\\"'`,:;()\[\]]+")
-_ORDER: tuple[Speaker, ...] = ("user", "call", "assistant", "result")
-
 Texts = list[tuple[int, str]]
 
 
@@ -43,7 +41,7 @@ def read(messages: Iterable[Message] | Reading, most: int = READ_MAX) -> Reading
     if isinstance(messages, Reading):
         return messages
     reading = Reading()
-    texts = _affordable(_texts(messages, reading), most)
+    texts = _texts(list(messages), reading, most)
     for speaker in ("user", "assistant"):
         for place, text in texts[speaker]:
             reading.passages += passages.said(text, speaker, place)
@@ -57,16 +55,34 @@ def read(messages: Iterable[Message] | Reading, most: int = READ_MAX) -> Reading
     return reading
 
 
-def _texts(messages: Iterable[Message], reading: Reading) -> Mapping[Speaker, Texts]:
-    texts: dict[Speaker, Texts] = {speaker: [] for speaker in _ORDER}
+def _texts(messages: list[Message], reading: Reading, room: int) -> Mapping[Speaker, Texts]:
+    """Return what each says, the newest as far as there is room; what there is none for is left."""
+    said = _said_by(messages, reading)
+    newest = list(zip(range(len(messages)), messages, strict=True))[::-1]
+    backwards: Mapping[Speaker, Iterator[tuple[int, str]]] = {
+        "user": reversed(said["user"]),
+        "call": ((at, it.arguments) for at, row in newest for it in shapes.calls(row)[::-1]),
+        "assistant": reversed(said["assistant"]),
+        "result": ((at, it.text) for at, row in newest for it in shapes.answers(row)[::-1]),
+    }
+    kept: dict[Speaker, Texts] = {}
+    for speaker, texts in backwards.items():
+        found: Texts = []
+        while room > 0 and (text := next(texts, None)) is not None:
+            room -= min(len(text[1]), facts.READ_MAX)
+            found.append(text)
+        kept[speaker] = found[::-1]
+    return kept
+
+
+def _said_by(messages: list[Message], reading: Reading) -> Mapping[Speaker, Texts]:
+    said: dict[Speaker, Texts] = {"user": [], "assistant": []}
     for place, message in enumerate(messages):
         turn = shapes.turn(message)
         if turn in ("user", "assistant", "other"):
             speaker: Speaker = "user" if turn == "user" else "assistant"
-            texts[speaker].append((place, _said(message, reading)))
-        texts["call"] += ((place, call.arguments) for call in shapes.calls(message))
-        texts["result"] += ((place, answer.text) for answer in shapes.answers(message))
-    return texts
+            said[speaker].append((place, _said(message, reading)))
+    return said
 
 
 def _said(message: Message, reading: Reading) -> str:
@@ -89,17 +105,6 @@ def _without_results(content: object) -> object:
         for part in content
         if not (isinstance(part, Mapping) and part.get("type") == "tool_result")
     ]
-
-
-def _affordable(texts: Mapping[Speaker, Texts], room: int) -> Mapping[Speaker, Texts]:
-    kept: dict[Speaker, Texts] = {}
-    for speaker in _ORDER:
-        first = len(texts[speaker])
-        while first > 0 and room > 0:
-            first -= 1
-            room -= min(len(texts[speaker][first][1]), facts.READ_MAX)
-        kept[speaker] = texts[speaker][first:]
-    return kept
 
 
 def _count_templates(reading: Reading) -> None:

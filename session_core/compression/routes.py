@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from session_core.errors import Changed
+from session_core.errors import Changed, Conflict, NotFound
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
@@ -51,6 +51,28 @@ class Routes:
         """What changes inside, in sessions and in the routes of these chats, is one transaction."""
         keys = [key for found in led.keys.values() for key in found]
         return self._store.together(*keys) if self._store and keys else nullcontext()
+
+    def lead_table(self, led: Led, to_session_id: str) -> None:
+        """Lead the chats to a session that the transaction around this makes.
+
+        A file is no part of that: before the commit it would lead to a session that may never be.
+
+        Raises:
+            Changed: another chat has come meanwhile.
+        """
+        if self._db.has_routing:
+            self.lead(led, to_session_id)
+
+    def lead_file(self, led: Led) -> None:
+        """Lead the chats on, once that is committed, where they are in a file alone.
+
+        Where this is cut short, the next message of the chat does it.
+        """
+        if not self._db.has_routing:
+            for session_id, keys in led.keys.items():
+                tip = self._db.get_compression_tip(session_id)
+                with suppress(Conflict, NotFound):  # the chat is elsewhere by now
+                    self.lead(Led({session_id: keys}, led.rows), tip)
 
     def lead(self, led: Led, to_session_id: str) -> None:
         """Lead the chats to another session.

@@ -7,7 +7,7 @@ twice, arguments may be no JSON, content may be anything. What cannot be read is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ _TURNS: dict[Any, Turn] = {
     "tool": "tool",
     "function": "tool",
 }
+_RESULTS = ("tool", "function")
 _IMAGE_PARTS = frozenset(("image", "image_url", "input_image"))
 
 
@@ -63,23 +64,18 @@ def turn(message: Message) -> Turn:
 
 def calls(message: Message) -> list[Call]:
     """Return the tools that an assistant message calls."""
-    if message.get("role") != "assistant":
-        return []
-    given = message.get("tool_calls")
-    listed = given if isinstance(given, list) else [given]
-    found = [_function_call(call) for call in listed if isinstance(call, Mapping)]
-    found += [
-        Call(_ids(part.get("id")), _name(part.get("name")), as_json(part.get("input")))
-        for part in parts(message)
-        if part.get("type") == "tool_use"
-    ]
-    return found
+    return [*map(_function_call, _listed(message)), *map(_part_call, _used(message))]
+
+
+def call_ids(message: Message) -> list[tuple[str, ...]]:
+    """Return the ids of each tool that an assistant message calls, and read nothing else."""
+    listed = [_function_ids(call) for call in _listed(message)]
+    return listed + [_ids(part.get("id")) for part in _used(message)]
 
 
 def answers(message: Message) -> list[Answer]:
     """Return the results that a message brings."""
-    role = message.get("role")
-    if role in ("tool", "function"):
+    if message.get("role") in _RESULTS:
         name = message.get("tool_name") or message.get("name")
         return [Answer(_id(message.get("tool_call_id")), _name(name) or None, text(message))]
     return [
@@ -89,16 +85,26 @@ def answers(message: Message) -> list[Answer]:
     ]
 
 
+def answer_ids(message: Message) -> list[str | None]:
+    """Return the call that each result of a message answers, and read nothing else."""
+    if message.get("role") in _RESULTS:
+        return [_id(message.get("tool_call_id"))]
+    if not isinstance(message.get("content"), list):
+        return []
+    return [_id(part.get("tool_use_id")) for part in parts(message) if _is_result(part)]
+
+
 def images(message: Message) -> int:
     """Return how many images are in it, those of results included."""
     return _images(message.get("content"))
 
 
-def parts(message: Message) -> Iterator[Message]:
-    """Yield the parts of a message of parts."""
+def parts(message: Message) -> list[Message]:
+    """Return the parts of a message of parts."""
     content = message.get("content")
-    if isinstance(content, list):
-        yield from (part for part in content if isinstance(part, Mapping))
+    if not isinstance(content, list):
+        return []
+    return [part for part in content if isinstance(part, Mapping)]
 
 
 def is_image(part: Message) -> bool:
@@ -123,11 +129,34 @@ def _is_result(part: Any) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "tool_result"
 
 
+def _listed(message: Message) -> list[Message]:
+    """Return the calls that stand beside the content."""
+    given = message.get("tool_calls")
+    if not given or message.get("role") != "assistant":
+        return []
+    listed = given if isinstance(given, list) else [given]
+    return [call for call in listed if isinstance(call, Mapping)]
+
+
+def _used(message: Message) -> list[Message]:
+    """Return the calls that are parts of the content."""
+    if not isinstance(message.get("content"), list) or message.get("role") != "assistant":
+        return []
+    return [part for part in parts(message) if part.get("type") == "tool_use"]
+
+
 def _function_call(call: Message) -> Call:
     function = call.get("function")
     said = function if isinstance(function, Mapping) else call
-    ids = _ids(call.get("call_id")) + _ids(call.get("id"))
-    return Call(ids, _name(said.get("name")), as_json(said.get("arguments")))
+    return Call(_function_ids(call), _name(said.get("name")), as_json(said.get("arguments")))
+
+
+def _function_ids(call: Message) -> tuple[str, ...]:
+    return _ids(call.get("call_id")) + _ids(call.get("id"))
+
+
+def _part_call(part: Message) -> Call:
+    return Call(_ids(part.get("id")), _name(part.get("name")), as_json(part.get("input")))
 
 
 def _ids(value: Any) -> tuple[str, ...]:

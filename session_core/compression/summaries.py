@@ -24,6 +24,8 @@ _LONG_PREFIXES = (
 )
 _PRIOR = "[PRIOR CONTEXT — for reference only; not a new message]"
 _PRIOR_END = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
+_WORD = "CONTEXT"
+"""Stands in every mark, so that what has it not need not be looked at."""
 _MARKS = (PREFIX, END, *_LONG_PREFIXES, _PRIOR, _PRIOR_END)
 
 REDACTION_MARKS = (
@@ -49,8 +51,10 @@ class Summary:
 
 def read(message: Message) -> Summary | None:
     """Return the summary that a message is or contains; what a tool brings is never one."""
-    text = shapes.text(message).lstrip()
-    before = ""
+    content = message.get("content")
+    if isinstance(content, str) and _WORD not in content:
+        return None
+    text, before = shapes.text(message).lstrip(), ""
     if _PRIOR_END in text:
         before, _, text = text.partition(_PRIOR_END)
         before, text = before.removeprefix(_PRIOR).strip(), text.lstrip()
@@ -63,15 +67,22 @@ def read(message: Message) -> Summary | None:
 
 def is_summary(message: Message) -> bool:
     """Tell whether a message is a summary and nothing else, or the note beside one."""
-    content = message.get("content")
-    if content == NOTE:
+    if message.get("content") == NOTE:
         return True
-    if isinstance(content, str) and "CONTEXT" not in content:
-        return False
     found = read(message)
     if found is None or found.before or found.after:
         return False
     return not (shapes.calls(message) or shapes.images(message))
+
+
+def near(messages: Iterable[Message]) -> list[int]:
+    """Return the places where a summary or its note may stand: most are seen at once to be none."""
+    contents = [message.get("content") for message in messages]
+    return [
+        place
+        for place, content in enumerate(contents)
+        if not isinstance(content, str) or _WORD in content or content == NOTE
+    ]
 
 
 def earlier(messages: Iterable[Message]) -> list[str]:

@@ -21,7 +21,7 @@ from session_core.compression.records import NotCompressed, Undone, UndoPlanned
 from session_core.compression.routes import Led, Routes
 from session_core.errors import Changed, InvalidInput
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept, Member
+from session_core.ledger.records import Kept, Member, Plan
 from session_core.ledger.steps import clear_marks, noting, resume, run_step
 from session_core.state.contract import StateDatabase
 
@@ -50,39 +50,48 @@ class Undo:
 
     def undo(self, batch: str) -> Undone | UndoPlanned:
         """Take a compression back, or plan that where it would drop what was said since."""
-        resume(self._db, self._ledger)
-        past = Past.of(self._ledger, batch)
-        if past.compressed.shape == "in_place":
-            with self._locked([past.old]):
+        with self._locks.of(Past.of(self._ledger, batch).old, patient=True):
+            # Who had the lock may have undone it, or have died over that.
+            resume(self._db, self._ledger)
+            past = Past.of(self._ledger, batch)
+            if past.compressed.shape == "in_place":
                 return self._run(past, partial(kept_in_place, past), partial(revive, past))
-        doomed = dropping.look(self._db, past)
-        if doomed.drops_nothing(past):
-            return self._drop(past, doomed)
-        return self._planned(past, doomed)
+            doomed = dropping.look(self._db, past)
+            if doomed.drops_nothing(past):
+                return self._drop(past, doomed)
+            return self._planned(past, doomed)
 
     def apply(self, handle: str) -> Undone:
         """Take back what a plan says, with what was said since."""
+        plan = self._plan(handle)
+        if plan.state != "finished":
+            with self._locks.of(plan.about["session_id"], patient=True):
+                plan = self._plan(handle)
+                if plan.state != "finished":
+                    return self._apply(plan)
+        return Undone(**plan.result)
+
+    def _plan(self, handle: str) -> Plan:
         resume(self._db, self._ledger)
         plan = self._ledger.plan(handle)
         if plan.kind != KIND:
             raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
-        if plan.state == "applying":
-            plan = taken_up(self._db, self._ledger, plan)
-        if plan.state == "finished":
-            return Undone(**plan.result)
+        return taken_up(self._db, self._ledger, plan) if plan.state == "applying" else plan
+
+    def _apply(self, plan: Plan) -> Undone:
         past = Past.of(self._ledger, plan.about["batch"])
         doomed = dropping.look(self._db, past)
         planned = {member.id: member.revision for member in plan.members}
         if doomed != Doomed(planned, tuple(plan.about["detached"])):
-            self._ledger.close_plan(handle)
+            self._ledger.close_plan(plan.handle)
             raise Changed("the conversation has gone on since; plan the undo again")
-        done = self._drop(past, doomed, plan=handle)
-        finish(self._ledger, handle, asdict(done))
+        done = self._drop(past, doomed, plan=plan.handle)
+        finish(self._ledger, plan.handle, asdict(done))
         return done
 
     def _planned(self, past: Past, doomed: Doomed) -> UndoPlanned:
         members = [Member(each, state) for each, state in doomed.sessions.items()]
-        about = {"batch": past.batch, "detached": doomed.detached}
+        about = {"batch": past.batch, "session_id": past.old, "detached": doomed.detached}
         plan = self._ledger.add_plan(KIND, members, about)
         count = sum(self._db.message_count(each) for each in doomed.sessions)
         return UndoPlanned(
@@ -96,7 +105,7 @@ class Undo:
         )
 
     def _drop(self, past: Past, doomed: Doomed, plan: str | None = None) -> Undone:
-        with self._locked([past.old, *doomed.sessions]):
+        with self._locked(doomed.sessions):
             led = self._routes.of(doomed.sessions or [past.done.session_id])
             self._require_alone(doomed, led)
             return self._run(
@@ -141,7 +150,7 @@ class Undo:
     def _locked(self, session_ids: Iterable[str]) -> Iterator[None]:
         with ExitStack() as stack:
             for each in session_ids:
-                stack.enter_context(self._locks.of(each))
+                stack.enter_context(self._locks.of(each, patient=True))
             yield
 
     def _within(self, doomed: Doomed, led: Led) -> AbstractContextManager[object]:

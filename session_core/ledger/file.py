@@ -34,14 +34,20 @@ _WAIT_S = 1.0
 
 
 class File:
-    """The file that `find` knows; `make` makes its folder before a change."""
+    """The file that `find` knows, of this schema; `make` makes its folder before a change."""
 
     def __init__(
-        self, find: Callable[[], Path | None], make: Callable[[], Path], patience_s: float
+        self,
+        find: Callable[[], Path | None],
+        make: Callable[[], Path],
+        patience_s: float,
+        *,
+        schema: str = "schema",
     ) -> None:
         self._find = find
         self._make = make
         self._patience_s = patience_s
+        self._schema = schema
         self._lock = threading.Lock()
         self._handle: Handle | None = None
         self._writable = False
@@ -50,31 +56,54 @@ class File:
 
     def read(self, look: Callable[[Handle], T]) -> T:
         """Run `look` on one moment of the file."""
-        with self._turn():
+        self._require_own_process()
+        with self._lock:
+            self._require_open()
             path = self._find()
             handle = self._opened(path, writable=False) if path and size(path) else None
             if path is None or handle is None:
-                return _look_at_nothing(look)
+                return self._look_at_nothing(look)
             with _errors(path), handle.snapshot():
-                return look(handle) if _is_made(handle, path) else _look_at_nothing(look)
+                return look(handle) if _is_made(handle, path) else self._look_at_nothing(look)
 
     def write(self, step: Callable[[Handle], T]) -> T:
         """Run `step` in a transaction that is durable when this returns."""
-        with self._turn():
+        self._require_own_process()
+        with self._lock:
+            self._require_open()
             path = self._make()
             handle = self._opened(path, writable=True)
-            with _errors(path), self._changes(handle):
-                if not _is_made(handle, path):
-                    for statement in blocks.statements("schema", PACKAGE):
-                        handle.run(statement)
-                result = step(handle)
+            with _errors(path):
+                result = self._change(handle, path, step)
             if size(Path(f"{path}-wal")) > _LONG_LOG_BYTES:
                 _fold_back(handle)
             return result
 
+    def _change(self, handle: Handle, path: Path, step: Callable[[Handle], T]) -> T:
+        handle.connection.rollback()  # of one that an interrupt has cut short
+        try:
+            patiently(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
+            if not _is_made(handle, path):
+                for statement in blocks.statements(self._schema, PACKAGE):
+                    handle.run(statement)
+            result = step(handle)
+            handle.connection.execute("COMMIT")
+        finally:
+            # In this very frame, so that an interrupt has no place before it: no effect once done.
+            handle.connection.rollback()
+        return result
+
+    def _look_at_nothing(self, look: Callable[[Handle], T]) -> T:
+        with closing(driver.connect("file::memory:", busy_timeout_s=0)) as connection:
+            for statement in blocks.statements(self._schema, PACKAGE):
+                connection.execute(statement)
+            return look(Handle(connection))
+
     def give_back(self) -> None:
         """Give the room of what was deleted back to the disk: it is in the log until then."""
-        with self._turn():
+        self._require_own_process()
+        with self._lock:
+            self._require_open()
             if self._handle is not None and self._writable:
                 _fold_back(self._handle)
 
@@ -84,25 +113,13 @@ class File:
             self._closed = True
             self._forget()
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _require_own_process(self) -> None:
         if self._pid != os.getpid():
             raise Unsupported("a ledger that was opened before a fork; open it in the child")
-        with self._lock:
-            if self._closed:
-                raise InvalidInput("this ledger is closed; open it again")
-            yield
 
-    @contextmanager
-    def _changes(self, handle: Handle) -> Iterator[None]:
-        try:
-            patiently(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
-            yield
-            handle.connection.execute("COMMIT")
-        except BaseException:
-            if handle.connection.in_transaction:
-                handle.connection.execute("ROLLBACK")
-            raise
+    def _require_open(self) -> None:
+        if self._closed:
+            raise InvalidInput("this ledger is closed; open it again")
 
     def _opened(self, path: Path, *, writable: bool) -> Handle:
         """Return the connection; a file that another has taken the place of is left behind."""
@@ -162,13 +179,6 @@ def _is_made(handle: Handle, path: Path) -> bool:
     if handle.value("PRAGMA user_version") > _VERSION:
         raise Unsupported(f"{path} was written by a newer version of this program; update it")
     return True
-
-
-def _look_at_nothing(look: Callable[[Handle], T]) -> T:
-    with closing(driver.connect("file::memory:", busy_timeout_s=0)) as connection:
-        for statement in blocks.statements("schema", PACKAGE):
-            connection.execute(statement)
-        return look(Handle(connection))
 
 
 def _fold_back(handle: Handle) -> None:

@@ -1,7 +1,8 @@
 """The state folder of a home: found by the path and the inode of its database, made when written.
 
 A home that moved is known by its inode; another database in its place is another home, and the
-folder of the first stays. Reading makes nothing.
+folder of the first stays, also where the system gave it the same inode and it says itself that it
+is another. Reading makes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,13 @@ from session_core import _files
 from session_core.errors import Denied, SessionError, StorageError, StorageFull
 from session_core.home import state_root
 
+HERMES = "hermes"
+"""What a home of Hermes is known as, which has no name of its own."""
+
 _BINDING = "home.json"
 _PRIVATE = 0o700
 _STEM_LENGTH = 40
+_HOME_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Bound:
     db_path: Path
     device: int | None
     inode: int | None
+    home: str | None = None
+    """What that database said that it is; None where it was not asked."""
 
     @property
     def present(self) -> bool:
@@ -46,8 +53,14 @@ class StateFolder:
     def __init__(self, db_path: str | os.PathLike[str], *, root: Path | None = None) -> None:
         self.db_path = Path(os.path.abspath(db_path))  # noqa: PTH100 -- no symlink is resolved
         self.root = state_root() if root is None else root
+        self._home: str | None = None
         self._found: Path | None = None
         self._seen: tuple[int | None, int | None] = (None, None)
+
+    def know(self, home: str | None) -> None:
+        """Tell it what the database says that it is: another may have its path and its inode."""
+        if home is not None and home != self._home:
+            self._home, self._found = home, None
 
     def find(self) -> Path | None:
         """Return the folder, None where nothing was kept of this home yet."""
@@ -67,11 +80,12 @@ class StateFolder:
         with refusals(self.root):
             here = self._here()
             there = self._bound(here)
-            folder = there.folder if there else here.folder
+            folder = there.folder if there else _free(here)
             _make(folder)
             if folder.stat().st_mode & 0o077:
                 folder.chmod(_PRIVATE)
-            wanted = Bound(folder, here.db_path, here.device, here.inode)
+            home = here.home or (there.home if there else None)
+            wanted = replace(here, folder=folder, home=home)
             if there != wanted:
                 _write(wanted)
         self._found, self._seen = folder, (here.device, here.inode)
@@ -82,11 +96,11 @@ class StateFolder:
         label = f"{self.db_path}\0{device}\0{inode}".encode("utf-8", "surrogateescape")
         stem = self.db_path.parent.name.lstrip(".")[:_STEM_LENGTH] or "home"
         name = f"{stem}-{hashlib.sha256(label).hexdigest()[:12]}"
-        return Bound(self.root / name, self.db_path, device, inode)
+        return Bound(self.root / name, self.db_path, device, inode, self._home)
 
     def _bound(self, here: Bound) -> Bound | None:
         """Return what was bound to this home: by its path first, then as one that has moved."""
-        bounds = known(self.root)
+        bounds = [it for it in known(self.root) if _may_be_one(it.home, here.home)]
         named = {bound.inode: bound for bound in bounds if bound.db_path == here.db_path}
         # The number of a device may be another one after a restart.
         if here.inode in named:
@@ -137,6 +151,18 @@ def _identity(path: Path) -> tuple[int | None, int | None]:
     return found.st_dev, found.st_ino
 
 
+def _may_be_one(home: str | None, other: str | None) -> bool:
+    return home is None or other is None or home == other
+
+
+def _free(here: Bound) -> Path:
+    """Return the folder for a home, which another home of this path and inode may have already."""
+    taken = _read(here.folder)
+    if taken is None or here.home is None:
+        return here.folder
+    return here.folder.with_name(f"{here.folder.name}-{here.home[:_HOME_LENGTH]}")
+
+
 def _make(folder: Path) -> None:
     """Make a folder and those above it that are missing, each durable in the one above."""
     missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
@@ -155,6 +181,7 @@ def _read(folder: Path) -> Bound | None:
     """Return what a folder is bound to; one whose making was cut short is bound to nothing."""
     try:
         fields: Any = json.loads((folder / _BINDING).read_text(encoding="utf-8"))
-        return Bound(folder, Path(fields["db_path"]), fields["device"], fields["inode"])
-    except (OSError, ValueError, KeyError, TypeError):
+        path, home = Path(fields["db_path"]), fields.get("home")
+        return Bound(folder, path, fields["device"], fields["inode"], home)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

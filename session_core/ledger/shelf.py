@@ -14,9 +14,10 @@ from typing import Any
 
 from session_core.errors import InvalidInput, NotFound
 from session_core.ledger.file import File
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.folder import HERMES, StateFolder
 from session_core.state.contract import StateDatabase
 from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.opening import MARK
 
 DATABASE = "ledger.db"
 
@@ -63,8 +64,12 @@ class Shelf:
             InvalidInput: it is that of another home.
         """
         own = self._folder.db_path.parent
-        if db.folder is not None and not _same_folder(db.folder, own):
+        if db.folder is None:
+            return
+        if not _same_folder(db.folder, own):
             raise InvalidInput(f"this is the ledger of {own}, and {db.folder} is another home")
+        # A home of Hermes has no name; its sessions have names that no other home has.
+        self._folder.know(HERMES if db.kind == "hermes" else db.get_meta(MARK))
 
     def _close(self) -> None:
         for file in (self._file, *self._elsewhere.values()):
@@ -117,6 +122,6 @@ def encode(value: Any) -> str:
 def missing(handle: Handle, what: str, name: str, known: str) -> NotFound:
     """Return the error for a name that is not there, with those that are near."""
     names: Sequence[str] = [str(found) for (found,) in handle.values(known)]
-    near = difflib.get_close_matches(name, names, n=5)
+    near = difflib.get_close_matches(str(name), names, n=5)
     hint = f"; did you mean {', '.join(near)}" if near else ""
     return NotFound(f"there is no {what} {name!r}{hint}", nearest=near)

@@ -61,7 +61,8 @@ def run_step(
     if db.in_transaction:
         raise InvalidInput("a step is a transaction of its own; end the one that is open")
     step_id = new_step_id()
-    with _under_way(step_id):
+    try:
+        _running.add(step_id)
         ledger.prepare(step_id, batch, before(db), members=members, undoes=undoes)
         cleared = ledger.marks()
         committing = False
@@ -80,6 +81,8 @@ def run_step(
         else:
             with noting(f"step {step_id}"):
                 ledger.done(step_id, result, cleared=cleared)
+    finally:
+        _running.discard(step_id)
     return result
 
 
@@ -173,15 +176,6 @@ def _note(ledger: Ledger, step_id: str, mark: str) -> None:
 def _delete_marks(db: StateDatabase, steps: Sequence[str]) -> None:
     for step in steps:
         db.delete_meta(MARK + step)
-
-
-@contextmanager
-def _under_way(step_id: str) -> Iterator[None]:
-    _running.add(step_id)
-    try:
-        yield
-    finally:
-        _running.discard(step_id)
 
 
 def _is_under_way(step: Step) -> bool:

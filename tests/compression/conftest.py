@@ -24,7 +24,8 @@ def chat(home_path: Path, tmp_path: Path, kind: str) -> Iterator[Chat]:
     if kind == "own":
         own_database(path)
     else:
-        hermes_database(path, null_flags="null flags" in kind)
+        schema = 17 if "without table" in kind else 22
+        hermes_database(path, schema, null_flags="null flags" in kind)
     clock = Clock()
     with (
         SessionDB(path, clock=clock) as db,

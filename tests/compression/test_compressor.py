@@ -59,6 +59,14 @@ def test_a_plan_of_something_else_is_not_applied(chat: Chat) -> None:
         chat.compressor().apply(plan.handle)
 
 
+def test_a_summary_that_is_no_text_is_refused(chat: Chat) -> None:
+    before, plan = chat.whole(), chat.compressor().plan(chat.session_id, keep_last=LAST).plan
+    summary: Any = b"They looked."
+    with pytest.raises(InvalidInput, match="text"):
+        chat.compressor().apply(plan, summary)
+    assert chat.whole() == before
+
+
 def test_a_plan_runs_out_after_a_day(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     chat.clock.now += 86_401

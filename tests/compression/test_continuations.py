@@ -57,6 +57,26 @@ def test_a_chat_that_comes_meanwhile_is_not_left_behind(chat: Chat) -> None:
     assert {chat.store.peek_session_id(key) for key in (chat.key, other)} == {done.session_id}
 
 
+@pytest.mark.parametrize("kind", ["hermes, without table"], indirect=True)
+def test_routes_in_a_file_alone_are_led_on_once_the_continuation_is_there(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is no part of a transaction: a crash would leave it at a session that never was."""
+    old, before, led_to = chat.session_id, chat.whole(), list[str]()
+    mark = chat.db.set_meta
+
+    def last_change(key: str, value: str) -> None:
+        led_to.append(chat.session_id)
+        mark(key, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chat.db, "set_meta", last_change)
+        done = go_on(chat)
+    assert (led_to, chat.session_id) == ([old], done.session_id)
+    assert isinstance(chat.compressor().undo(done.batch), Undone)
+    assert (chat.whole(), chat.session_id) == (before, old)
+
+
 def test_every_column_goes_over_but_what_is_a_session_s_own(chat: Chat) -> None:
     old = chat.session_id
     given = {

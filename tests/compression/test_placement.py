@@ -14,6 +14,7 @@ import pytest
 
 from session_core import NotCompressed, processes
 from session_core.compression import placement
+from session_core.presence import Holder
 from tests.compression.homes import LAST, Chat, short
 
 _HOLDER = """
@@ -145,6 +146,24 @@ def test_nobody_else_means_either_shape(chat: Chat) -> None:
     assert os.getpid() not in {holder.pid for holder in chat.db.holders()}
     for shape in ("in_place", "continuation"):
         assert shape_of(chat, shape=shape) == shape
+
+
+def test_a_process_that_is_gone_when_asked_again_is_nobody(
+    chat: Chat, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was just being started, with all that was open in its parent."""
+    look = chat.db.holders
+
+    def once() -> list[Holder]:
+        found = look()
+        assert holder.stdin is not None
+        holder.stdin.close()
+        holder.wait(10)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chat.db, "holders", once)
+        assert shape_of(chat, shape="continuation") == "continuation"
 
 
 def _runtime(chat: Chat) -> Path:

@@ -82,6 +82,8 @@ def test_a_summary_is_at_most_a_twentieth_of_the_context() -> None:
         {"protect_first": -1},
         {"protect_last": -1},
         {"keep_last": -1},
+        {"keep_last": "3"},
+        {"keep_last": 2.5},
         {"max_tokens": -1},
         {"threshold": 0},
         {"threshold": 1.5},

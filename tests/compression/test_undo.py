@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, InvalidInput, NotCompressed, NotFound, Undone
+from session_core.compression import locks
 from tests.compression.homes import LAST, Chat, short
 
 SHAPES = ("in_place", "continuation")
@@ -191,8 +192,9 @@ def test_every_change_is_audited(chat: Chat) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_while_somebody_compresses_a_session_nothing_is_undone_in_it(
-    chat: Chat, shape: Any
+    chat: Chat, shape: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.0)
     done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
     for session_id in {done.session_id, done.old_session_id}:
         assert chat.db.try_acquire_compression_lock(session_id, "another")

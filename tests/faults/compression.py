@@ -78,7 +78,8 @@ class Compression:
     act: Act
     again: Act
     prepare: Act
-    kind: Literal["own", "hermes"]
+    kind: Literal["own", "hermes", "older"]
+    """`older` is a home of Hermes whose routes are in the file alone."""
     undoes: bool
     opens: type[Opened] = Opened
     files: tuple[str, ...] = field(default=FILES, repr=False)
@@ -146,8 +147,8 @@ def _apply_undo(opened: Opened) -> object:
 
 def _all() -> list[Compression]:
     found = []
-    for kind in ("own", "hermes"):
-        for shape in ("in_place", "continuation"):
+    for kind, shapes in _KINDS.items():
+        for shape in shapes:
             label, do = f"{shape}, {kind}", _compress(shape)
             found += [
                 Compression(
@@ -170,6 +171,13 @@ def _all() -> list[Compression]:
     found.append(Compression("compressor.compress", do, again, lambda _: None, "own", undoes=False))
     return found
 
+
+_KINDS: dict[Literal["own", "hermes", "older"], tuple[Shape, ...]] = {
+    "own": ("in_place", "continuation"),
+    "hermes": ("in_place", "continuation"),
+    "older": ("continuation",),
+}
+"""In place no route is moved, so that it is the same with and without their table."""
 
 COMPRESSIONS = {one.name: one for one in _all()}
 

@@ -210,7 +210,9 @@ def _leftovers(home: Path) -> list[str]:
         locks = opened.execute(
             "SELECT count(*) FROM compression_locks WHERE expires_at > ?", (NOW + LATER_S,)
         ).fetchone()[0]
-        rows = opened.execute("SELECT session_key, entry_json FROM gateway_routing").fetchall()
+        routed = "gateway_routing" in state.tables(opened)
+        sql = "SELECT session_key, entry_json FROM gateway_routing"
+        rows = opened.execute(sql).fetchall() if routed else []
     file = json.loads((home / routes.FOLDER / "sessions.json").read_text(encoding="utf-8"))
     table = {key: json.loads(text) for key, text in rows}
     judged = {

@@ -203,3 +203,28 @@ def test_a_home_that_takes_the_place_of_another_is_not_taken_for_it_by_one_who_w
     own_database(db_path)
     assert folder.find() is None
     assert folder.make() != first
+
+
+def test_another_home_with_the_inode_of_one_that_is_gone_has_a_folder_of_its_own(
+    db_path: Path,
+) -> None:
+    one, other = (StateFolder(db_path) for _ in range(2))
+    one.know("one")
+    other.know("other")
+    made = one.make()
+    assert other.find() is None
+    assert other.make() != made
+    assert (one.find(), other.find()) == (made, other.make())
+
+
+def test_a_folder_that_was_made_before_anybody_asked_the_home_is_that_of_the_home(
+    db_path: Path,
+) -> None:
+    made = StateFolder(db_path).make()
+    for name in ("one", "one", None):
+        folder = StateFolder(db_path)
+        folder.know(name)
+        assert folder.find() == folder.make() == made
+    other = StateFolder(db_path)
+    other.know("other")
+    assert other.find() is None

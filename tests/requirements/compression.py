@@ -116,6 +116,21 @@ REQUIREMENTS = {
         "of_two_compressions_in_place_the_later_is_undone_first",
         "nothing_is_undone_twice",
     ),
+    "compression:undo-at-once": of(
+        "issue 4",
+        "Of two who undo the same at once one does it, and both hear what is true.",
+        "compression/test_undo_at_once",
+        "of_two_who_undo_at_once_one_is_told_that_it_was_undone",
+        "two_who_apply_the_same_undo_at_once_hear_the_same",
+    ),
+    "compression:other-home": of(
+        "design 4",
+        "What was planned or done in one home is nothing to another that took its path or inode.",
+        "compression/test_other_home",
+        "a_plan_for_one_home_is_not_applied_to_another",
+        "a_compression_of_one_home_is_not_undone_in_another",
+        "a_home_of_our_own_is_told_from_another_by_its_name",
+    ),
     "compression:others": of(
         "issue 4, proof; design 8",
         "Beside others nothing is lost or doubled, and nobody is left in an ended session.",

@@ -50,6 +50,12 @@ REQUIREMENTS = {
         "a_newer_schema_is_unsupported_and_left_alone",
         "the_audit_log_is_paged",
     ),
+    "ledger:interrupts": of(
+        "issue 4",
+        "An interrupt at any place leaves a ledger that works, for this process and for others.",
+        "ledger/test_ledger_interrupts",
+        "an_interrupt_at_any_place_leaves_a_ledger_that_works",
+    ),
     "ledger:steps": of(
         "issue 4; design 9",
         "Trash is durable before a change; a step that was killed was done or never was.",

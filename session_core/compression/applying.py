@@ -1,0 +1,106 @@
+"""Applying a plan: the range is looked at again, its lock held, and what was done is noted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from session_core.compression import extractive
+from session_core.compression.applied import close, taken_up
+from session_core.compression.commit import Committer
+from session_core.compression.locks import Locks
+from session_core.compression.placement import Wanted
+from session_core.compression.planning import COMPRESS, Planner
+from session_core.compression.records import Compressed, NotCompressed
+from session_core.compression.work import Ready, Work
+from session_core.errors import Changed, InvalidInput
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Plan
+from session_core.ledger.steps import noting
+from session_core.state.contract import StateDatabase
+
+
+class Applying:
+    """Applies the plans of one home."""
+
+    def __init__(
+        self,
+        db: StateDatabase,
+        ledger: Ledger,
+        locks: Locks,
+        planner: Planner,
+        committer: Committer,
+        *,
+        client: str,
+    ) -> None:
+        self._db = db
+        self._ledger = ledger
+        self._locks = locks
+        self._planner = planner
+        self._committer = committer
+        self._client = client
+
+    def apply(self, handle: str, summary: str | None) -> Compressed:
+        """Apply a plan once; one that was applied answers what it came to."""
+        if summary is not None and not isinstance(summary, str):
+            raise InvalidInput("a summary is text; leave it out for one made without a model")
+        found = self._plan(handle)
+        if found.state != "finished":
+            with self._locks.of(found.members[0].id, patient=True):
+                found = self._plan(handle)
+                if found.state != "finished":
+                    return self.run(handle, summary, Work(**found.about).shape)
+        return self._audited(Compressed.of(found.result["compressed"]), handle)
+
+    def run(self, handle: str, summary: str | None, wanted: Wanted) -> Compressed:
+        """Apply a plan that is open, in a shape that may be another by now.
+
+        Raises:
+            Changed: the range is not what it was; the plan is closed.
+            NotCompressed: it cannot be done.
+        """
+        work = Work(**self._ledger.plan(handle).about)
+        try:
+            with self._locks.of(work.session_id):
+                ready = self._ready(work, summary, wanted)
+                self._locks.keep(work.session_id)
+                done = self._committer.commit(handle, ready)
+        except Changed:
+            close(self._db, self._ledger, handle)
+            raise
+        return self._audited(done, handle)
+
+    def _plan(self, handle: str) -> Plan:
+        plan = self._ledger.plan(handle)
+        if plan.kind != COMPRESS:
+            raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
+        if plan.state == "applying":
+            plan = taken_up(self._db, self._ledger, plan)
+        if plan.state == "closed":
+            raise NotCompressed("changed", f"plan {handle} was closed; plan again")
+        return plan
+
+    def _ready(self, work: Work, summary: str | None, wanted: Wanted) -> Ready:
+        if summary is None:
+            rows = self._planner.look_again(work).rows
+            summary = extractive.summarize(rows[work.start : work.end], work.target_chars)
+        seen = self._planner.look_again(work)
+        # Much may have been said since the plan was made, and somebody may have come.
+        work = replace(work, shape=self._planner.shape(seen, (work.start, work.end), wanted))
+        try:
+            return self._committer.ready(work, seen.row, seen.rows, seen.revision, summary)
+        except NotCompressed as refused:
+            if refused.code != "not_smaller":
+                raise
+            most = f"{refused}; write at most {work.target_chars:,} characters"
+            raise NotCompressed(refused.code, most) from None
+
+    def _audited(self, done: Compressed, plan: str) -> Compressed:
+        """Note a compression once, also one whose process died before it could."""
+        with noting(f"the compression of {done.old_session_id}"):
+            self._ledger.audit(
+                self._client,
+                f"{COMPRESS} {done.session_id}",
+                plan,
+                {"rows": done.rows, "tokens": [done.tokens_before, done.tokens_after]},
+            )
+        return done

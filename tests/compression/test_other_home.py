@@ -1,0 +1,99 @@
+"""What was planned or done in one home is nothing to another that took its path."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Changed, Compressor, Conflict, Ledger, NotFound, SessionDB, StateFolder
+from session_core.state.sqlite.opening import sidecar
+from tests.compression.homes import LAST, Chat, short, tables
+from tests.homes import hermes_database, own_database
+
+Swap = Callable[[Path, Path], object]
+
+
+def swap_file(path: Path, other: Path) -> None:
+    """Put another file in the place of a database."""
+    other.replace(path)
+
+
+def swap_content(path: Path, other: Path) -> None:
+    """Put another database into the same file, as where the system gives an inode again."""
+    shutil.copyfile(other, path)
+
+
+SWAPS: dict[str, Swap] = {"another file": swap_file, "the same inode": swap_content}
+
+
+@pytest.fixture(params=SWAPS.values(), ids=SWAPS)
+def swapped(request: pytest.FixtureRequest, chat: Chat, kind: str) -> Callable[[str], Path]:
+    """Closes the home and puts another in its place, in which the session has the same id."""
+
+    def swap(session_id: str) -> Path:
+        path = chat.db.path
+        for each in (chat.ledger, chat.store, chat.db):
+            each.close()
+        other = path.parent.parent / "other" / "state.db"
+        other.parent.mkdir()
+        (own_database if kind == "own" else hermes_database)(other)
+        with SessionDB(other) as db:
+            rows = [{"role": "user", "content": f"another {at} " * 30} for at in range(200)]
+            db.append_messages(session_id, rows, create={"source": "telegram"})
+        for name in ("-wal", "-shm"):
+            for each in (path, other):
+                sidecar(each, name).unlink(missing_ok=True)
+        request.param(path, other)
+        return path
+
+    return swap
+
+
+@contextmanager
+def opened(path: Path, chat: Chat) -> Iterator[Compressor]:
+    with (
+        SessionDB(path, clock=chat.clock) as db,
+        Ledger(StateFolder(path, root=chat.state), clock=chat.clock) as ledger,
+        Compressor(db, ledger, clock=chat.clock) as compressor,
+    ):
+        yield compressor
+
+
+def test_a_plan_for_one_home_is_not_applied_to_another(
+    chat: Chat, swapped: Callable[[str], Path]
+) -> None:
+    planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
+    path = swapped(planned.session_id)
+    before = tables(path)
+    with opened(path, chat) as compressor, pytest.raises((NotFound, Changed)):
+        compressor.apply(planned.plan, short(None))
+    assert tables(path) == before
+
+
+@pytest.mark.parametrize("shape", ["in_place", "continuation"])
+def test_a_compression_of_one_home_is_not_undone_in_another(
+    chat: Chat, swapped: Callable[[str], Path], shape: Any
+) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+    path = swapped(done.old_session_id)
+    before = tables(path)
+    with opened(path, chat) as compressor, pytest.raises((NotFound, Conflict)):
+        compressor.undo(done.batch)
+    assert tables(path) == before
+
+
+@pytest.mark.parametrize("kind", ["own"], indirect=True)
+def test_a_home_of_our_own_is_told_from_another_by_its_name(
+    chat: Chat, swapped: Callable[[str], Path]
+) -> None:
+    done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+    with opened(swapped(done.session_id), chat) as compressor:
+        with pytest.raises(NotFound, match="no batch"):
+            compressor.undo(done.batch)
+        again = compressor.compress(done.session_id, short, keep_last=LAST)
+        assert compressor.undo(again.batch)

@@ -1,0 +1,67 @@
+"""Two who undo the same compression at once: one does it, and the other hears what is true."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from session_core import Compressor, Conflict, Ledger, SessionDB, SessionStore, StateFolder, Undone
+from session_core.compression.records import UndoPlanned
+from tests.compression.homes import LAST, Chat, short
+
+SHAPES = ("in_place", "continuation")
+ROUNDS = 3
+
+
+def both(chat: Chat, act: Callable[[Compressor], object]) -> list[object]:
+    """Let two act at once, each with a home and a ledger of its own; return what each heard."""
+    begin = threading.Barrier(2)
+    path = chat.db.path
+
+    def one() -> object:
+        with (
+            SessionDB(path, clock=chat.clock) as db,
+            SessionStore(path.parent / "sessions", db=db) as store,
+            Ledger(StateFolder(path, root=chat.state), clock=chat.clock) as ledger,
+        ):
+            compressor = Compressor(db, ledger, store=store, clock=chat.clock)
+            begin.wait()
+            try:
+                return act(compressor)
+            except Conflict as error:
+                return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        return [future.result() for future in [pool.submit(one) for _ in range(2)]]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_of_two_who_undo_at_once_one_is_told_that_it_was_undone(chat: Chat, shape: Any) -> None:
+    before = chat.whole()
+    for _ in range(ROUNDS):
+        done = chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
+        heard = both(chat, lambda one, batch=done.batch: one.undo(batch))  # type: ignore[misc]
+        (undone,) = [each for each in heard if isinstance(each, Undone)]
+        assert undone.session_id == done.old_session_id
+        assert [each for each in heard if isinstance(each, str)] == [
+            f"batch {done.batch} was undone already"
+        ]
+        assert chat.whole() == before
+
+
+def test_two_who_apply_the_same_undo_at_once_hear_the_same(chat: Chat) -> None:
+    for _ in range(ROUNDS):
+        done = chat.compressor().compress(
+            chat.session_id, short, shape="continuation", keep_last=LAST
+        )
+        chat.say("said since")
+        planned = chat.compressor().undo(done.batch)
+        assert isinstance(planned, UndoPlanned)
+        heard = both(chat, lambda one, plan=planned.plan: one.apply_undo(plan))  # type: ignore[misc]
+        assert heard[0] == heard[1]
+        assert isinstance(heard[0], Undone)
+        assert chat.db.get_session(done.session_id) is None

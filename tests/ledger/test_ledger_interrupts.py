@@ -1,0 +1,100 @@
+"""An interrupt at any place of the ledger: what it hits is done or was never, and all else goes on.
+
+A signal handler is run where a function begins and where a call is over, so it is raised there; in
+what makes a context manager of a generator too, whose end is a step before the generator's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from session_core import ledger as package
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Kept, Member
+
+PLACES = (str(Path(package.__file__).parent), contextlib.__file__)
+WAIT_S = 20.0
+
+CALLS: dict[str, Callable[[Ledger], object]] = {
+    "a change": lambda ledger: ledger.add_plan("kind", [Member("a"), Member("b")], {}),
+    "a look": lambda ledger: ledger.batches(),
+    "a step": lambda ledger: ledger.prepare("s-1", ledger.add_batch("what").id, [Kept("row", 1)]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_an_interrupt_at_any_place_leaves_a_ledger_that_works(
+    folder: StateFolder, open_ledger: Callable[..., Ledger], call: Callable[[Ledger], object]
+) -> None:
+    ledger, other = (open_ledger(patience_s=0.0) for _ in range(2))
+    ledger.audit("before", "change", None, {})
+    place = 0
+    while interrupted(ledger, call, place, lambda: other.audit("another", "change", None, {})):
+        place += 1
+        ledger.audit("after", "change", None, {})
+        for step in ledger.unsettled():
+            ledger.give_up(step.id)
+    assert place > 20
+    assert len(ledger.audited(limit=10_000).items) == 1 + 3 * place
+
+
+def interrupted(
+    ledger: Ledger, call: Callable[[Ledger], object], place: int, beside: Callable[[], object]
+) -> bool:
+    """Make a call that is interrupted at the nth place; say whether it has so many.
+
+    What was interrupted is held on to by its error, while this ledger and another go on.
+    """
+    before = sys.getprofile()
+    try:
+        sys.setprofile(raising(place))
+        call(ledger)
+    except KeyboardInterrupt:
+        sys.setprofile(before)
+        another_thread(lambda: ledger.audit("meanwhile", "change", None, {}))
+        beside()
+        return True
+    finally:
+        sys.setprofile(before)
+    return False
+
+
+def raising(at: int) -> Callable[[FrameType, str, Any], None]:
+    """Return a profiler that raises what Ctrl-C raises at the nth place, once."""
+    passed = 0
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal passed
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(PLACES):
+            passed += 1
+            if passed == at + 1:
+                raise KeyboardInterrupt
+
+    return profile
+
+
+def another_thread(step: Callable[[], object]) -> None:
+    """Run a step in a thread of its own, which must come to an end."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001 -- raised again where it is seen
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    if failed:
+        raise failed[0]
