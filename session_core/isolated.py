@@ -43,8 +43,8 @@ def log_fault(what: str, error: BaseException | None) -> None:
 class Call:
     """One call, begun at once or once another one has ended; `wait` says how it went.
 
-    What it returns is awaited where that is needed: on `loop` where one is given, else on a loop
-    of its own.
+    Those that follow each other have one thread, since a process that ends starts none. What it
+    returns is awaited where that is needed: on `loop` where one is given, else on one of its own.
     """
 
     def __init__(
@@ -65,10 +65,8 @@ class Call:
         self._ended = threading.Event()
         self._timed_out = False
         self.error: BaseException | None = None
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(
-            target=context.run, args=(self._work, function), name="isolated call", daemon=True
-        )
+        self._context = contextvars.copy_context()
+        self._function = function
         if after is None or not after.goes_before(self):
             self.begin()
 
@@ -88,6 +86,10 @@ class Call:
             return "timed_out"
         return None if self.error is None else "raised"
 
+    def ended(self, within_s: float) -> bool:
+        """Wait until it has ended, so long at most; return whether it has."""
+        return self._ended.wait(within_s)
+
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
@@ -99,21 +101,21 @@ class Call:
             return self.running
 
     def begin(self) -> None:
-        """Begin, where it waited for another one."""
+        """Begin, and those that wait for it one after another when they may."""
         try:
-            self._thread.start()
+            threading.Thread(target=self._run, name="isolated call", daemon=True).start()
         except RuntimeError as error:  # there are too many threads, or the process is ending
             self._fail(error)
 
-    def _end(self) -> None:
-        with self._lock:
-            self._ended.set()
-        if self._next is not None:
-            self._next.begin()
+    def _run(self) -> None:
+        call: Call | None = self
+        while call is not None:
+            call._context.run(call._work)  # noqa: SLF001 -- one of its own kind
+            call = call._next  # noqa: SLF001 -- as above
 
-    def _work(self, function: Callable[[], object]) -> None:
+    def _work(self) -> None:
         try:
-            result = function()
+            result = self._function()
             if inspect.isawaitable(result):
                 self._await(result)
         except BaseException as error:  # noqa: BLE001 -- even an exit of the process ends here
@@ -121,13 +123,16 @@ class Call:
         else:
             self._end()
 
+    def _end(self) -> None:
+        with self._lock:
+            self._ended.set()
+
     def _fail(self, error: BaseException) -> None:
         self.error = error
-        try:
+        with suppress(Exception):  # a report that fails has nobody to be reported to
             if self._on_error is not None:
                 self._on_error(error)
-        finally:
-            self._end()
+        self._end()
 
     def _await(self, result: Awaitable[object]) -> None:
         import asyncio  # noqa: PLC0415 -- only who has async hooks pays for it

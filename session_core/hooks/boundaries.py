@@ -6,8 +6,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
-from session_core.hooks.specs import FINALIZE
+from session_core.hooks.specs import FINALIZE, RESET
 
 _REMEMBERED = 10_000
 
@@ -15,8 +16,9 @@ _REMEMBERED = 10_000
 class Boundaries:
     """What was fired since a session last began or ended: a beginning undoes an end, and reverse.
 
-    It guards against races of a process with itself; that a session was finalized in an earlier
-    process is said by what is stored. Of very many sessions the oldest are forgotten.
+    It guards against races of a process with itself: what is being fired is never forgotten, of
+    what was fired the oldest is. Whoever has a store asks that first, which knows what was told in
+    whatever process, and says `forget` where something is to be told whatever is remembered here.
     """
 
     def __init__(self) -> None:
@@ -40,9 +42,12 @@ class Boundaries:
             finished.set()
 
     def forget(self, session_id: str) -> None:
-        """Let everything of a session be fired again."""
+        """Let the end of a session be fired again, and the reset to it; not what is being fired."""
         with self._lock:
-            self._fired.pop(session_id, None)
+            fired = self._fired.get(session_id, {})
+            for hook in (FINALIZE, RESET):
+                if hook in fired and fired[hook].is_set():
+                    del fired[hook]
 
     def _enter(self, session_id: str, hook: str) -> tuple[threading.Event, bool]:
         with self._lock:
@@ -55,6 +60,15 @@ class Boundaries:
             else:
                 fired.pop(FINALIZE, None)
             event = fired[hook] = threading.Event()
-            while len(self._fired) > _REMEMBERED:
-                self._fired.popitem(last=False)
+            self._forget_oldest()
             return event, True
+
+    def _forget_oldest(self) -> None:
+        over = len(self._fired) - _REMEMBERED
+        done = (
+            session_id
+            for session_id, fired in self._fired.items()
+            if all(event.is_set() for event in fired.values())
+        )
+        for session_id in list(islice(done, max(over, 0))):
+            del self._fired[session_id]

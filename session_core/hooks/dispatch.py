@@ -4,11 +4,16 @@ Implementations observe: what they return is ignored. Each is called on its own,
 calls have ended, and waited for until `timeout_s` is over; one that raises, hangs or is async
 breaks nothing, and the report names it. While it is behind nobody waits for it. An async one runs
 on the loop of who awaits the step that calls it, else on one of its own. A boundary finalizes the
-old session, and only then resets to the new one; each of that happens once.
+old session, and only then resets to the new one; each of that happens once. What is behind when
+the process ends is given a moment, and what is not told by then is reported.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -37,6 +42,12 @@ _How = Literal["raised", "timed_out", "behind", "left_out"]
 _MAX_WAITING = 100
 """An implementation that is so many calls behind is left out until one has ended."""
 
+DRAIN_S = 1.0
+"""How long the end of a runtime, or of the process, waits for calls that are behind."""
+
+_all: weakref.WeakSet[Hooks] = weakref.WeakSet()
+"""Whose calls the end of the process waits for; one that is behind is held by its calls."""
+
 _inside: ContextVar[tuple[_Place, ...]] = ContextVar("hooks_inside", default=())
 """The implementations that this code is called by, which cannot end before it does."""
 
@@ -58,6 +69,7 @@ class Hooks(Registry):
         self._report = report
         self._calls: dict[_Place, list[Call]] = {}
         self._boundaries = Boundaries()
+        _all.add(self)
 
     def call(self, hook: str, /, **arguments: Any) -> HookReport:
         """Call the implementations of a hook, one after another. Never raises."""
@@ -84,6 +96,32 @@ class Hooks(Registry):
     def reopened(self, session_id: str) -> None:
         """Note that a session goes on, so that it is finalized again when it ends again."""
         self._boundaries.forget(session_id)
+
+    def drain(self, wait_s: float = DRAIN_S) -> tuple[HookFault, ...]:
+        """Wait until all that was called has ended, so long at most; return, and report, the rest.
+
+        The end of the process does it. The implementations that this is called by are left out.
+        """
+        deadline = time.monotonic() + wait_s
+        while calls := self._unfinished():
+            if not all(call.ended(max(0.0, deadline - time.monotonic())) for _, call in calls):
+                break
+        left = tuple(
+            HookFault(plugin, hook, "undelivered") for (plugin, hook), _ in self._unfinished()
+        )
+        for fault in left:
+            self._tell(fault)
+        return left
+
+    def _unfinished(self) -> list[tuple[_Place, Call]]:
+        with self._lock:
+            return [
+                (place, call)
+                for place, calls in self._calls.items()
+                if place not in _inside.get()
+                for call in calls
+                if call.running
+            ]
 
     def _once(self, hook: str, given: _Given) -> HookReport:
         session_id = given.get("session_id")
@@ -120,7 +158,7 @@ class Hooks(Registry):
         self, hook: str, implementation: pluggy.HookImpl, given: _Given
     ) -> tuple[_How | None, BaseException | None]:
         place = (implementation.plugin_name, hook)
-        work = partial(_call_inside, place, implementation.function, _plain(given))
+        work = partial(self._call_inside, place, implementation.function, _plain(given))
         with self._lock:
             ahead = [call for call in self._calls.get(place, ()) if call.running]
             if len(ahead) >= _MAX_WAITING:
@@ -132,14 +170,24 @@ class Hooks(Registry):
         how = call.wait()
         return how, call.error if how == "raised" else None
 
+    def _call_inside(self, place: _Place, function: Callable[..., object], given: _Given) -> object:
+        _inside.set((*_inside.get(), place))
+        return call_with(place[1], function, given)
+
     def _tell(self, fault: HookFault) -> None:
         with suppress(Exception):  # a report that fails has nobody to be reported to
             self._report(str(fault), fault.error)
 
 
-def _call_inside(place: _Place, function: Callable[..., object], given: _Given) -> object:
-    _inside.set((*_inside.get(), place))
-    return call_with(place[1], function, given)
+@atexit.register
+def _drain_all() -> None:
+    deadline = time.monotonic() + DRAIN_S
+    for hooks in list(_all):
+        hooks.drain(max(0.0, deadline - time.monotonic()))
+
+
+if hasattr(os, "register_at_fork"):  # the threads of the calls are not there in a child
+    os.register_at_fork(after_in_child=_all.clear)
 
 
 def _plain(given: _Given) -> _Given:

@@ -97,13 +97,16 @@ class SessionHooks:
         """Observe that a session was compressed; `session_id` is where it goes on."""
 
 
-HookHow = Literal["raised", "timed_out", "behind", "left_out", "refused", "dispatcher"]
+HookHow = Literal[
+    "raised", "timed_out", "behind", "left_out", "undelivered", "refused", "dispatcher"
+]
 
 _SAYS: dict[HookHow, str] = {
     "raised": "raised",
     "timed_out": "did not end in time and was left behind",
     "behind": "is behind with earlier calls and will be told later",
     "left_out": "was left out: too many earlier calls of it wait",
+    "undelivered": "was not told to its end, for which there is no more time",
     "refused": "is refused",
     "dispatcher": "could not be called",
 }

@@ -2,7 +2,7 @@
 
 A tick runs on a thread of its own: the loop is never blocked, telling the watcher to stop ends it
 at once, and the end of the process waits for no tick. On a Hermes home nothing is removed and no
-entry is marked: its own watcher does that.
+entry is marked: its own watcher does that. What was told there stands in our own state folder.
 """
 
 from __future__ import annotations
@@ -100,36 +100,26 @@ class ExpiryWatcher:
 
     def _expired(self, session_key: str) -> SessionEntry | None:
         entry = self._store.get(session_key)
-        if entry is None or entry.expiry_finalized or not self._store.is_session_expired(entry):
+        if entry is None or not self._store.is_session_expired(entry):
             return None
-        return entry
+        return None if self._store.is_end_told(entry) else entry
 
     def _finalize(self, entry: SessionEntry) -> bool:
-        """Tell the hooks, let the agent go and mark the entry; return whether that was new.
+        """Tell the hooks, let the agent go and note that; return whether it was.
 
-        A session that came back to life meanwhile is not marked, and its next end is told.
+        Where that fails it is tried again, and not told again; a session that came back to life
+        meanwhile is let go of, and its next end is told.
         """
-        report = self._runtime.hooks.once(
+        self._runtime.hooks.once(
             "on_session_finalize",
             session_id=entry.session_id,
             platform=str(entry.platform or platform_of(entry.session_key)),
             reason="session_expired",
         )
         self._runtime.cache.evict(entry.key)
-        marked = self._store.set_expiry_finalized(entry)
+        noted = self._store.set_expiry_finalized(entry)
         self._failures.pop((entry.key, entry.session_id), None)
-        if not marked and self._goes_on(entry):
-            self._runtime.hooks.reopened(entry.session_id)
-        return marked or not report.repeated
-
-    def _goes_on(self, entry: SessionEntry) -> bool:
-        """Whether a chat is still in a session that has not expired any more."""
-        now = self._store.get(entry.key)
-        return (
-            now is not None
-            and now.session_id == entry.session_id
-            and not self._store.is_session_expired(now)
-        )
+        return noted
 
     def _has_failed_too_often(self, entry: SessionEntry) -> bool:
         where = entry.key, entry.session_id
@@ -162,3 +152,5 @@ class ExpiryWatcher:
         self._pruned_at = now
         if self._runtime.db.kind == "own":
             self._store.prune_old_entries(self._store.config.session_store_max_age_days)
+        else:
+            self._store.forget_marks()

@@ -116,7 +116,7 @@ class SessionRuntime(Turns):
         if viewer and platform not in VIEWERS:
             return None
         self._cut_off(at_work)
-        if not _is_told(session_id, row, entry):
+        if not _is_ended(row) and self._takes_end(session_key, session_id):
             self.hooks.once(
                 "on_session_finalize", session_id=session_id, platform=platform, reason=end_reason
             )
@@ -124,8 +124,8 @@ class SessionRuntime(Turns):
         for run in at_work:
             run.closed_as = end_reason
         self.db.end_session(session_id, end_reason)
-        if row is not None:
-            self._mark_finalized(session_key, session_id)
+        with self._reporting(f"the session of {session_key} could be finalized a second time"):
+            self.store.set_end_told(session_key, session_id)
         self.cache.evict(session_key)
         return session_id
 
@@ -133,7 +133,7 @@ class SessionRuntime(Turns):
         """Take no more messages, wait for the agents at work, and close; return who was cut off.
 
         Those are marked as interrupted before the wait, so that a kill in the middle is no loss,
-        and their next message goes on where they were.
+        and their next message goes on where they were. Hooks that are behind are given a moment.
 
         Raises:
             InvalidInput: a loop runs in this thread, whose agents could not end meanwhile.
@@ -142,8 +142,9 @@ class SessionRuntime(Turns):
         self._at_work.stop()
         marked = [key for key in self.running if self._mark(key)]
         left = self._at_work.drain(drain_s)
-        for runs in left.values():
+        for key, runs in left.items():
             self._cut_off(runs)
+            self._takes_end(key, runs[-1].session_id)
             self.hooks.once(
                 "on_session_finalize",
                 session_id=runs[-1].session_id,
@@ -153,6 +154,7 @@ class SessionRuntime(Turns):
         for key in set(marked).difference(left):
             self._unmark(key)
         self.cache.clear()
+        self.hooks.drain()
         self.store.close()
         return list(left)
 
@@ -202,19 +204,15 @@ class SessionRuntime(Turns):
         for run in runs:
             self._end(run, completed=False, interrupted=True)
 
-    def _mark_finalized(self, session_key: str, session_id: str) -> None:
-        """Let neither the watcher nor a reset tell it again, also after a start.
+    def _takes_end(self, session_key: str, session_id: str) -> bool:
+        """Whether the end of a session is told here, and not by another process.
 
-        Not on a Hermes home, where its own watcher would then skip its plugins.
+        Where that cannot be asked it is told, better twice than never.
         """
-        if self.db.kind == "hermes":
-            return
         with self._reporting(f"the session of {session_key} could be finalized a second time"):
-            entry = self.store.get(session_key)
-            if entry is None or entry.session_id != session_id or entry.expiry_finalized:
-                return
-            entry.expiry_finalized = True
-            self.store.save(entry)
+            if self.store.peek_session_id(session_key) == session_id:
+                return self.store.claim_end(session_key, session_id)
+        return True
 
     def _mark(self, session_key: str) -> bool:
         with self._reporting(f"{session_key} could not be marked as interrupted"):
@@ -229,10 +227,8 @@ class SessionRuntime(Turns):
                 self.store.clear_resume_pending(session_key)
 
 
-def _is_told(session_id: str, row: SessionRow | None, entry: SessionEntry | None) -> bool:
-    """Whether the end of a session was told already, as far as is stored."""
-    if entry is not None and entry.session_id == session_id and entry.expiry_finalized:
-        return True
+def _is_ended(row: SessionRow | None) -> bool:
+    """Whether a session has ended for good, so that somebody has told it."""
     closed = (*RESUMABLE, "compression")
     return row is not None and row["ended_at"] is not None and row["end_reason"] not in closed
 

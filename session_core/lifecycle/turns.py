@@ -25,6 +25,7 @@ from session_core.lifecycle.run import Run
 from session_core.lifecycle.titles import PendingTitles
 from session_core.lifecycle.turn import Turn
 from session_core.routing.entries import SessionEntry
+from session_core.routing.notes import new_token
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
@@ -59,7 +60,11 @@ class Turns:
         self._report = report
         self._at_work = AtWork()
         self._titles = PendingTitles(state, report)
-        if state.kind == "own":
+        if state.kind == "hermes":
+            from session_core.ledger.marks import keep_marks  # noqa: PLC0415 -- the others need none
+
+            keep_marks(store, state, report)
+        elif state.kind == "own":
             with self._reporting("the routes could not be checked against their sessions"):
                 store.check_against_state()
 
@@ -75,19 +80,11 @@ class Turns:
             Denied: the runtime is shutting down.
         """
         run = self._begin(source)
-        with self._working(run):
-            try:
-                self._note(run)
-                with self._claim(run) as turn:
-                    agent = turn.agent
-                    if agent is None:
-                        agent = turn.keep(settled(self._build(run)))
-                    result = settled(agent(run, message))
-                    run.make_current()
-                    return self._finish(run, result)
-            except BaseException:
-                self._end(run, completed=False)
-                raise
+        try:
+            with self._working(run):
+                return self._answer(run, message)
+        finally:
+            self._forget(run)
 
     async def ahandle(self, source: SessionSource, message: Any) -> Reply:
         """Answer a message of a chat; the loop goes on meanwhile, also while the agent is sync.
@@ -97,23 +94,13 @@ class Turns:
         Raises:
             Denied: the runtime is shutting down.
         """
-        run = await off_loop(partial(self._begin, source), to_its_end=True)
-        with self._working(run):
-            try:
-                await off_loop(partial(self._note, run), to_its_end=True)
-                async with self._claim(run) as turn:
-                    agent = turn.agent
-                    if agent is None:
-                        agent = turn.keep(await called(self._build, run))
-                    result = await called(agent, run, message)
-                    run.make_current()
-                    return await off_loop(partial(self._finish, run, result), to_its_end=True)
-            except GeneratorExit:  # its loop is gone, and nothing can be awaited any more
-                self._forget(run)
-                raise
-            except BaseException:
-                await off_loop(partial(self._end, run, completed=False), to_its_end=True)
-                raise
+        run = await self._begin_aside(source)
+        try:
+            with self._working(run):
+                return await self._answered(run, message)
+        finally:
+            if run.token is not None:
+                await off_loop(partial(self._forget, run), to_its_end=True)
 
     def reset(self, session_key: str) -> str:
         """Begin a new session because somebody asked, and say so, whatever a hook did."""
@@ -124,26 +111,75 @@ class Turns:
             return "New session: your next message begins it."
         return f"Session reset. New session {entry.session_id} begins with your next message."
 
+    def _answer(self, run: Run, message: Any) -> Reply:
+        try:
+            with self._claim(run) as turn:
+                agent = turn.agent
+                if agent is None:
+                    agent = turn.keep(settled(self._build(run)))
+                result = settled(agent(run, message))
+                run.make_current()
+                return self._finish(run, result)
+        except BaseException:
+            self._end(run, completed=False)
+            raise
+
+    async def _answered(self, run: Run, message: Any) -> Reply:
+        try:
+            async with self._claim(run) as turn:
+                agent = turn.agent
+                if agent is None:
+                    agent = turn.keep(await called(self._build, run))
+                result = await called(agent, run, message)
+                run.make_current()
+                return await off_loop(partial(self._finish, run, result), to_its_end=True)
+        except GeneratorExit:  # its loop is gone, and nothing can be awaited any more
+            self._forget(run)
+            raise
+        except BaseException:
+            await off_loop(partial(self._end, run, completed=False), to_its_end=True)
+            raise
+
     def _begin(self, source: SessionSource) -> Run:
+        """Let a message come in; the step that stores this notes that a turn has begun.
+
+        From then on no watcher, of whatever process, ends the session in the middle of the turn.
+        """
         self._at_work.refuse_if_stopping()
-        entry = self.store.get_or_create_session(source)
-        run = Run(entry, self.store, self.db, source)
+        token = new_token()
+        entry = self.store.get_or_create_session(source, turn=token)
+        try:
+            run = Run(entry, self.store, self.db, source)
+            run.token = token
+            self._tell_start(run, entry)
+        except BaseException:
+            self.store.drop_turn(entry.key, token)
+            raise
+        return run
+
+    async def _begin_aside(self, source: SessionSource) -> Run:
+        begun: list[Run] = []
+        try:
+            await off_loop(lambda: begun.append(self._begin(source)), to_its_end=True)
+        except BaseException:
+            for run in begun:  # nobody waits for it any more
+                await off_loop(partial(self._forget, run), to_its_end=True)
+            raise
+        return begun[0]
+
+    def _tell_start(self, run: Run, entry: SessionEntry) -> None:
+        """Tell that a session begins; one that is in use has no end that was told."""
+        self.hooks.reopened(run.session_id)
         if entry.is_fresh_reset or entry.was_auto_reset:
             # It would take along what was said before the reset, where that was never stored.
             self.cache.evict(run.session_key, unless=run.session_id)
-        if self.db.get_session(entry.session_id) is None:
+        if self.db.get_session(run.session_id) is None:
             self.hooks.once(
                 "on_session_start",
                 session_id=run.session_id,
                 platform=run.platform,
                 **known(entry.model_override or {}, "model"),
             )
-        return run
-
-    def _note(self, run: Run) -> None:
-        """Let no watcher, of whatever process, end the session in the middle of the turn."""
-        with self._reporting(f"that {run.session_key} is at work is not noted"):
-            run.token = self.store.begin_turn(run.session_key, run.session_id)
 
     def _forget(self, run: Run) -> None:
         """Take the note back, unless that is done or a later turn has put its own there."""

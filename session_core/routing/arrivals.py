@@ -20,11 +20,14 @@ from session_core.state.contract import StateDatabase
 class Arrivals(Expiry):
     """Messages come in; sessions begin, begin anew, are switched and are found again."""
 
-    def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
+    def get_or_create_session(
+        self, source: SessionSource, force_new: bool = False, *, turn: str | None = None
+    ) -> SessionEntry:
         """Return the entry of a chat for a message that came in, in a new session where it is due.
 
         One caller a chat decides at a time; when another process was faster, it is decided anew.
-        Messages that force a new session at the same moment begin one together.
+        Messages that force a new session at the same moment begin one together. With the token of
+        a `turn` that begins, the same step notes it, as `begin_turn` does by one of its own.
         """
         key = self.key_of(source)
         arrived_at = self._now()
@@ -38,7 +41,11 @@ class Arrivals(Expiry):
             forced = force_new and (same or entry.created_at < arrived_at)
             return self._arrive(key, source, entry, force_new=forced)
 
-        return self._deciding(key, decide)
+        self._told.turn = turn
+        try:
+            return self._deciding(key, decide)
+        finally:
+            self._told.turn = None
 
     def reset_session(
         self, session_key: str, display_name: str | None = None
@@ -114,6 +121,8 @@ class Arrivals(Expiry):
             found = self._recover(key, source, entry)
             return found or self._replace_ended(key, entry, source)
         entry.updated_at = self._now()
+        if not self._is_hermes:
+            entry.expiry_finalized = False  # it goes on, and its next end is told
         moved = entry.session_id != arrived_id
         self._put(key, entry, self._peer(entry) if moved else None, urgent=moved)
         return entry

@@ -21,6 +21,8 @@ from session_core.keys import SessionSource, build_session_key, platform_of
 from session_core.routing import gateways
 from session_core.routing.entries import SessionEntry
 from session_core.routing.file import File
+from session_core.routing.marks import Marks
+from session_core.routing.notes import CLAIM, TURN
 from session_core.routing.steps import Flights, Step, Told
 from session_core.routing.table import Table
 from session_core.routing.whatsapp import Aliases
@@ -52,6 +54,7 @@ class Deciding:
         db: StateDatabase | None = None,
         *,
         hooks: Hooks | None = None,
+        marks: Marks | None = None,
         now: Callable[[], datetime] = datetime.now,
         new_id: Callable[[datetime], str] | None = None,
     ) -> None:
@@ -74,7 +77,7 @@ class Deciding:
         self._flights = Flights()
         self._told = Told()
         self._nonce = uuid.uuid4().hex[:8]
-        self._finalized: set[str] = set()  # on a Hermes home, where nothing says so
+        self.marks = marks or Marks()
         if db is not None and db.has_routing:
             self._copies: Table | File = Table(
                 db, self._folder, mirrored=config.write_sessions_json
@@ -184,6 +187,9 @@ class Deciding:
         self, key: str, entry: SessionEntry, beside: Beside | None = None, *, urgent: bool
     ) -> None:
         """Store an entry, and in the same step what changes beside it."""
+        if self._told.turn is not None:
+            TURN.put(entry, self._told.turn, self._now())
+            CLAIM.clear(entry)
         step = None if beside is None or self.db is None else partial(_in_one, beside, self.db)
         if self._copies.put(key, entry, step):
             self._afterwards(partial(self._copies.changed, urgent=urgent))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from session_core.keys import platform_of
 from session_core.routing import policies
-from session_core.routing.deciding import Deciding
+from session_core.routing.ends import Ends
 from session_core.routing.entries import SessionEntry
-from session_core.routing.notes import CLAIM, TURN, new_token, token_of
+from session_core.routing.notes import CLAIM, TURN, new_token
 from session_core.state.contract import StateDatabase
 
 if TYPE_CHECKING:
     from session_core.settings import SessionResetPolicy
 
 
-class Expiry(Deciding):
-    """Turns begin and end, sessions expire, and boundaries are told."""
+class Expiry(Ends):
+    """Turns begin and end, and sessions expire."""
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
         """Whether the policy of this chat ever ends its session."""
@@ -103,93 +102,44 @@ class Expiry(Deciding):
     # -- expiry ------------------------------------------------------------------------------
 
     def claim_expiry(self, entry: SessionEntry) -> bool:
-        """Take on the end of a session that has expired, so that one process alone tells it.
+        """Take on to tell that a session has expired, so that one process alone does.
 
         False where it has not, or not any more, and where somebody else has taken that on: until
-        he is done, his process is dead, or an hour has gone by. On a Hermes home nothing is noted,
-        and the hooks are told once by each process.
+        he is done, his process is dead, or an hour has gone by.
         """
-        if self._is_hermes:
-            current = self._copies.get(entry.key)
-            return current is not None and self._is_over(current, entry.session_id)
+        lives = self._lives(entry.session_id)
 
         def change(current: SessionEntry) -> bool:
-            now, token = self._now(), self._token
-            if not self._is_over(current, entry.session_id):
-                return False
-            if CLAIM.holder(current, now) not in {None, token}:
-                return False
-            CLAIM.put(current, token, now)
-            return True
+            expired = self.is_session_expired(current) is not None
+            return expired and self._take(current, lives=lives)
 
-        return self._change(entry.key, change) is not None
+        return self._change_noted(entry.key, entry.session_id, change)
 
     def set_expiry_finalized(
         self, entry: SessionEntry, *, clear_model_override: bool = True
     ) -> bool:
         """Note, in the route and in the session's row, that the hooks of an expired session ran.
 
-        Only where it is still expired and was claimed here. On a Hermes home nothing is noted,
-        since its own watcher would then skip its plugins.
+        Only where it is still expired and was claimed here; one that is in use again is let go of,
+        and its next end is told. On a Hermes home nothing is noted in it, since its own watcher
+        would then skip its plugins: that stands in `marks`.
         """
-        if self._is_hermes:
-            self._finalized.add(entry.session_id)
-            return False
+        marked = False
 
         def change(current: SessionEntry) -> bool:
-            if not self._is_over(current, entry.session_id):
-                return False
+            nonlocal marked
+            marked = self.is_session_expired(current) is not None
             if not CLAIM.clear(current, self._token):
+                marked = False
                 return False
-            current.expiry_finalized = True
-            if clear_model_override:
+            current.expiry_finalized = marked
+            if marked and clear_model_override:
                 current.model_override = None
             return True
 
         def end(db: StateDatabase) -> None:
-            db.set_expiry_finalized(entry.session_id)
-            db.promote_to_session_reset(entry.session_id, "session_reset")
+            if marked:
+                db.set_expiry_finalized(entry.session_id)
+                db.promote_to_session_reset(entry.session_id, "session_reset")
 
-        return self._change(entry.key, change, end) is not None
-
-    # -- boundaries ------------------------------------------------------------------------
-
-    def _crossed(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
-        """Note a boundary, whose hooks are called once the decision is stored."""
-        self._told.afterwards.append(partial(self._tell, old, new, reason))
-
-    def _went_on(self, session_id: str) -> None:
-        """Note that a session was reopened, so that its next end is told again."""
-        self._finalized.discard(session_id)
-        if self.hooks is not None:
-            self._told.afterwards.append(partial(self.hooks.reopened, session_id))
-
-    @property
-    def _is_hermes(self) -> bool:
-        return self.db is not None and self.db.kind == "hermes"
-
-    @property
-    def _token(self) -> str:
-        """What this store claims with."""
-        return token_of(self._nonce)
-
-    def _is_over(self, entry: SessionEntry, session_id: str) -> bool:
-        """Whether the policy has ended this session of a chat, which nobody was told yet."""
-        if entry.session_id != session_id or entry.expiry_finalized:
-            return False
-        return session_id not in self._finalized and self.is_session_expired(entry) is not None
-
-    def _is_told(self, entry: SessionEntry) -> bool:
-        """Whether the end of a session was told when it expired, or is being told elsewhere."""
-        if entry.expiry_finalized or entry.session_id in self._finalized:
-            return True
-        return CLAIM.holder(entry, self._now()) not in {None, self._token}
-
-    def _tell(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
-        """Call the hooks of a boundary; the end of an expired session was told already."""
-        if self.hooks is None:
-            return
-        platform = str(new.platform or platform_of(new.session_key))
-        ended = None if self._is_told(old) else old.session_id
-        self._finalized.discard(old.session_id)
-        self.hooks.boundary(ended, new.session_id, platform, reason)
+        return self._change_noted(entry.key, entry.session_id, change, end) and marked

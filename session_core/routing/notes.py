@@ -21,6 +21,7 @@ class Note:
     """Something that is noted in an entry, beside what is known of it by name."""
 
     def __init__(self, name: str, since: str, lasts: timedelta) -> None:
+        self.names = name, since
         self._name = name
         self._since = since
         self._lasts = lasts

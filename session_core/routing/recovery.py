@@ -32,22 +32,27 @@ def find_session(
 
     First the newest session of the chat; then the one that the route led to, since somebody had
     switched to it or nothing says whose it is; then the newest that lives or can be resumed, down
-    to the last reset; and last the newest whose compression died before its continuation. One that
+    to the last reset, of the chat or of its route; and last the newest whose compression died
+    before its continuation. One that
     ended by compression stands for its tip, whoever wrote that without the key of the chat. That
     of another profile than the key's or the home's is somebody else's conversation.
     """
     profiles = {profile_of(session_key), profile}
     newest = _newest(db, session_key, source)
-    if newest is not None and _is_of(newest, profiles) and _can_go_on(db, newest, RESUMABLE):
-        return newest
     own = None if routed is None else db.get_session(routed)
+
+    def goes_on(row: SessionRow, resumable: Collection[str | None]) -> bool:
+        return _is_of(row, profiles) and not _is_behind(row, own) and _can_go_on(db, row, resumable)
+
+    if newest is not None and goes_on(newest, RESUMABLE):
+        return newest
     if own is not None and _can_go_on(db, own, (*RESUMABLE, *_BEGUN)):
         return own
     cut_short = None
     for row in _since_last_reset(db, session_key, source):
-        if _is_of(row, profiles) and _can_go_on(db, row, RESUMABLE):
+        if goes_on(row, RESUMABLE):
             return row
-        if cut_short is None and _is_of(row, profiles) and _can_go_on(db, row, _BEGUN):
+        if cut_short is None and goes_on(row, _BEGUN):
             cut_short = row
     return cut_short
 
@@ -58,6 +63,14 @@ def started_at(row: SessionRow) -> datetime | None:
         return datetime.fromtimestamp(row["started_at"])  # noqa: DTZ006 -- local, as stored
     except (OverflowError, OSError, ValueError, TypeError):
         return None
+
+
+def _is_behind(row: SessionRow, routed: SessionRow | None) -> bool:
+    """Whether a session began before the one that the route leads to, and that was reset."""
+    if routed is None or routed["end_reason"] not in _ASKED_FOR:
+        return False
+    began, reset_began = started_at(row), started_at(routed)
+    return began is not None and reset_began is not None and began <= reset_began
 
 
 def _is_of(row: SessionRow, profiles: Collection[str]) -> bool:

@@ -16,10 +16,14 @@ class Step:
 
 
 class Told(threading.local):
-    """What follows once the decision of this thread is stored, and the step it is a part of."""
+    """What follows once the decision of this thread is stored, and the step it is a part of.
+
+    `turn` is that of the message which the decision is about.
+    """
 
     afterwards: list[Callable[[], object]]
     together: Step | None = None
+    turn: str | None = None
 
 
 class Flights:

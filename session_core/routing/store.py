@@ -44,6 +44,11 @@ class SessionStore(Arrivals):
     # -- looking -----------------------------------------------------------------------------
 
     @property
+    def folder(self) -> Path:
+        """The folder of the routes."""
+        return self._folder
+
+    @property
     def problems(self) -> list[str]:
         """What could not be read, and what was set aside."""
         return self._copies.problems
@@ -230,6 +235,7 @@ class SessionStore(Arrivals):
     def close(self) -> None:
         """Bring the mirror up to date; the state database is closed by whoever opened it."""
         self._copies.close()
+        self.marks.close()
 
     def __enter__(self) -> Self:
         return self

@@ -222,6 +222,8 @@ _ALL = (
          lambda opened: opened.store.set_model_override(key_of(CHAT), {"model": "m"}), CHAT),
     _own("begin_turn", _begin, CHAT),
     _own("drop_turn", _drop, CHAT, in_steps=True),
+    _own("claim_end", lambda opened: opened.store.claim_end(key_of(CHAT), CHAT), CHAT),
+    _own("set_end_told", lambda opened: opened.store.set_end_told(key_of(CHAT), CHAT), CHAT),
     _own("claim_expiry", _claim, OLD, chat=OLD),
     _own("set_expiry_finalized", _finalize, OLD, "later", chat=OLD, in_steps=True),
     _own("check_against_state", lambda opened: opened.store.check_against_state(), GONE_ON,
@@ -235,9 +237,11 @@ LOOKING = frozenset(
         *("config", "db", "hooks", "problems", "get", "entries", "peek_session_id", "key_of"),
         *("lookup_by_session_id", "list_sessions", "is_session_finalizable", "session_fields"),
         *("is_session_expired", "is_in_turn", "open", "close"),
+        *("folder", "is_end_told", "forget_marks"),
     }
 )
-"""The public names of the store that change nothing, or only bring the mirror up to date."""
+"""The public names of the store that change nothing in a home, or only bring the mirror up to date.
+"""
 
 
 # -- homes -------------------------------------------------------------------------------------

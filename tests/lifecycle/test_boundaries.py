@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from session_core.hooks import Hooks
+from session_core.hooks import Hooks, boundaries
 from session_core.hooks.specs import FINALIZE, RESET
+from tests.lifecycle.runtimes import beside
 
 MOMENT_S = 0.05
 
@@ -149,6 +150,37 @@ def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hook
     for thread in threads:
         thread.join()
     assert order == [FINALIZE, RESET]
+
+
+def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
+    hooks: Hooks, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boundaries, "_REMEMBERED", 0)
+    begun: list[str] = []
+    entered = threading.Event()
+
+    def finalize(session_id: str) -> None:
+        begun.append(session_id)
+        entered.set()
+        gate.wait()
+
+    hooks.add(FINALIZE, finalize)
+    with beside(lambda: hooks.boundary("old", None, "cli")):
+        assert entered.wait(30)
+        hooks.boundary(None, "another", "cli")
+        hooks.reopened("old")
+        with beside(lambda: hooks.boundary("old", "new", "cli")):
+            gate.set()
+    assert begun == ["old"]
+
+
+def test_what_was_told_is_forgotten_after_very_much_else(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boundaries, "_REMEMBERED", 10)
+    for number in range(100):
+        hooks.boundary(str(number), None, "cli")
+    assert len(hooks._boundaries._fired) == 10
 
 
 def test_hooks_of_compression_observe_and_what_they_return_is_ignored(hooks: Hooks) -> None:

@@ -322,11 +322,11 @@ def test_a_session_that_goes_on_after_a_finalize_is_finalized_again(world: World
 def test_a_finalize_whose_mark_fails_is_reported_and_has_ended_the_session(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def busy(_: Any) -> None:
+    def busy(*_: Any) -> None:
         raise Busy("the write lock is held")
 
     session_id = world.say().session_id
-    monkeypatch.setattr(world.store, "save", busy)
+    monkeypatch.setattr(world.store, "set_end_told", busy)
     assert world.runtime.finalize(KEY) == session_id
     assert world.ended(session_id) == "closed"
     assert any("a second time" in what for what in world.reported)

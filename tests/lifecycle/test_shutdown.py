@@ -46,8 +46,8 @@ def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
     """Between the question and the work the shutdown has looked who is at work."""
     real = world.store.get_or_create_session
 
-    def arrive(source: Any) -> Any:
-        entry = real(source)
+    def arrive(source: Any, **options: Any) -> Any:
+        entry = real(source, **options)
         world.runtime.shutdown()
         return entry
 
@@ -56,6 +56,7 @@ def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
         world.say()
     assert world.runtime.running == []
     assert world.built == []
+    assert not world.store.is_in_turn(world.store.get(KEY))
 
 
 def gates(world: World, *names: str) -> dict[str, Gate]:

@@ -15,6 +15,7 @@ from tests.requirements import (
     lifecycle,
     project,
     routing,
+    tables,
 )
 from tests.requirements.entry import Requirement
 
@@ -22,6 +23,15 @@ __all__ = ["PARTS", "REQUIREMENTS", "Requirement"]
 
 PARTS: tuple[dict[str, Requirement], ...] = tuple(
     part.REQUIREMENTS
-    for part in (project, conversations, database, routing, ledger, compression, lifecycle)
+    for part in (
+        project,
+        conversations,
+        database,
+        routing,
+        tables,
+        ledger,
+        compression,
+        lifecycle,
+    )
 )
 REQUIREMENTS: dict[str, Requirement] = {key: part[key] for part in PARTS for key in part}

@@ -15,6 +15,8 @@ _CACHE = "lifecycle/test_agent_cache"
 _HOOKS = "lifecycle/test_hooks"
 _HARMLESS = "lifecycle/test_hooks_harmless"
 _CONTEXT = "lifecycle/test_context"
+_TOLD = "lifecycle/test_told_once"
+_AT_THE_END = "lifecycle/test_hooks_at_the_end"
 _ELSEWHERE = "lifecycle/test_rotated_elsewhere"
 
 REQUIREMENTS = {
@@ -285,6 +287,47 @@ REQUIREMENTS = {
         "one_is_never_called_twice_at_once",
         "one_that_is_too_far_behind_is_left_out_until_it_has_caught_up",
     ),
+    "hooks:end": of(
+        "issue 3; design 7",
+        "What is behind when a runtime or its process ends is told in a moment, or reported.",
+        _AT_THE_END,
+        "what_is_behind_as_a_process_ends_is_told",
+        "what_hangs_as_a_process_ends_is_reported_and_does_not_hold_it",
+        "what_is_behind_is_not_told_where_a_signal_ends_the_process",
+        "async_hooks_that_are_behind_are_told_too",
+        "a_runtime_that_is_closed_gives_what_is_behind_a_moment",
+    ),
+    "hooks:once": of(
+        "issue 3; design 7",
+        "An end is told once over restarts, processes and faults, also where nothing is marked.",
+        _TOLD,
+        "an_expiry_that_was_told_is_not_told_after_a_restart",
+        "nor_by_the_message_that_comes_after_it",
+        "a_close_that_was_told_is_not_told_after_a_restart",
+        "watchers_of_several_processes_tell_an_end_once",
+        "a_watcher_a_message_and_a_close_at_once_tell_an_end_once",
+        "real_processes_tell_an_end_once_and_one_that_is_killed_leaves_it_to_the_next",
+        "nothing_is_told_twice_where_a_process_remembers_nothing",
+        "an_end_whose_mark_fails_is_noted_later_and_not_told_again",
+    ),
+    "hooks:again": of(
+        "issue 3; design 7",
+        "The end of a session that goes on is told again when it comes, whoever led it on.",
+        _TOLD,
+        "a_session_that_goes_on_after_its_end_was_told_is_told_again",
+        "one_that_another_process_has_reopened_is_told_again",
+        "an_end_whose_mark_fails_and_that_was_none_is_told_when_it_comes",
+        "an_end_that_is_refused_since_a_turn_began_is_told_when_it_comes",
+    ),
+    "hooks:marks": of(
+        "design 4",
+        "Marks are kept outside the home, bounded, and made only when something is told.",
+        _TOLD,
+        "a_state_folder_that_cannot_be_written_tells_once_and_is_reported",
+        "looking_at_a_home_in_which_nothing_was_told_makes_no_state_folder",
+        "marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune",
+        "two_folders_of_routes_on_one_database_keep_their_marks_apart",
+    ),
     "hooks:loop": of(
         "issue 3; design 7",
         "An async one runs on the loop of who awaits.",
@@ -313,6 +356,7 @@ REQUIREMENTS = {
         "a_new_session_finalizes_the_old_id_before_it_resets_to_the_new",
         "an_expiry_finalizes_with_its_reason_and_without_a_new_id",
         "paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize",
+        "what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile",
     ),
     "current:session": of(
         "hermes 5.6",

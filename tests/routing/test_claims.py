@@ -12,7 +12,19 @@ import pytest
 
 from session_core import Hooks, SessionDB, SessionEntry, SessionStore
 from session_core.routing import notes
-from tests.routing.chats import DAILY, IDLE, KEY, Clock, begun, chat, ended, put_row, rows
+from tests.routing.chats import (
+    DAILY,
+    IDLE,
+    KEY,
+    Clock,
+    begun,
+    chat,
+    count_writes,
+    ended,
+    put_row,
+    rows,
+    written,
+)
 
 Told = list[tuple[str, str]]
 
@@ -157,7 +169,7 @@ def test_on_a_hermes_home_nothing_is_marked_as_expired(
     clock.advance(minutes=61)
     entry = entry_of(store)
     assert store.claim_expiry(entry)
-    assert not store.set_expiry_finalized(entry)
+    assert store.set_expiry_finalized(entry)
     assert entry_of(store) == entry
     row = hermes.get_session(session_id)
     assert row is not None
@@ -172,7 +184,8 @@ def test_on_a_hermes_home_a_process_tells_an_expiry_once(
     begun(store, hermes)
     clock.advance(minutes=61)
     entry = entry_of(store)
-    store.set_expiry_finalized(entry)
+    assert store.claim_expiry(entry)
+    assert store.set_expiry_finalized(entry)
     assert not store.claim_expiry(entry)
     new = store.get_or_create_session(chat())
     assert told == [("reset", new.session_id)]
@@ -195,6 +208,32 @@ def test_a_turn_keeps_its_session_in_whatever_process_it_is(
     assert store.end_turn(KEY, session_id, token=token)
     assert not other.is_in_turn(entry_of(other))
     assert other.get_or_create_session(chat()).session_id == session_id
+
+
+@pytest.mark.parametrize("way", ["new", "goes on", "is reset", "is found again", "is forced"])
+def test_a_turn_is_noted_in_the_step_that_its_message_takes(
+    make: Any, db: SessionDB, clock: Clock, way: str
+) -> None:
+    store = make(db, config=IDLE)
+    if way != "new":
+        begun(store, db)
+    if way == "is reset":
+        clock.advance(hours=2)
+    elif way == "is found again":
+        store.remove(store.entries())
+    count_writes(db)
+    token = notes.new_token()
+    store.get_or_create_session(chat(), way == "is forced", turn=token)
+    assert len(written(db)) == 1
+    assert (store.is_in_turn(entry_of(store)), store.drop_turn(KEY, token)) == (True, True)
+
+
+def test_a_message_without_a_turn_notes_none(store: SessionStore, db: SessionDB) -> None:
+    begun(store, db)
+    store.get_or_create_session(chat(), turn=notes.new_token())
+    store.end_turn(KEY, entry_of(store).session_id)
+    store.get_or_create_session(chat())
+    assert not store.is_in_turn(entry_of(store))
 
 
 def test_a_turn_that_has_failed_keeps_its_session_no_longer(

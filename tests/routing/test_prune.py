@@ -44,7 +44,7 @@ def test_what_was_not_used_for_so_long_is_removed(filled: SessionStore) -> None:
     assert list(filled.entries()) == [of("recent"), of("new")]
 
 
-@pytest.mark.parametrize("days", [None, 0, -1, -90])
+@pytest.mark.parametrize("days", [None, 0, -1, -90], ids=["none", "0", "-1", "-90"])
 def test_no_days_remove_nothing(filled: SessionStore, days: int | None) -> None:
     assert filled.prune_old_entries(days) == 0
     assert len(filled.entries()) == 3
@@ -69,7 +69,7 @@ def test_a_suspended_chat_stays(filled: SessionStore) -> None:
     assert filled.prune_old_entries(90) == 0
 
 
-@pytest.mark.parametrize("answer", [True, None])
+@pytest.mark.parametrize("answer", [True, None], ids=["works", "cannot be asked"])
 def test_a_chat_with_a_process_at_work_stays_and_is_asked_for_by_its_key(
     make: Any, db: SessionDB, clock: Clock, answer: bool | None
 ) -> None:

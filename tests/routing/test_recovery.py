@@ -10,7 +10,7 @@ import pytest
 from session_core import Hooks, SessionDB, SessionSource, SessionStore
 from session_core.settings import GatewayConfig
 from tests.homes import connect, own_database
-from tests.routing.chats import KEY, chat
+from tests.routing.chats import IDLE, KEY, Clock, begun, chat, put_row, stored
 
 STARTED = 1_700_000_000.0
 
@@ -33,44 +33,122 @@ def arrives(store: SessionStore, source: SessionSource | None = None) -> str:
     return store.get_or_create_session(source or chat()).session_id
 
 
-# The matrix
+# The matrix, a test for each of its rows
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [None, "agent_close", "ws_orphan_reap", "superseded_by_resume", "startup_orphan_reap"],
-)
-def test_a_session_that_lives_or_whose_agent_was_closed_is_gone_on_with(
-    store: SessionStore, db: SessionDB, reason: str | None
-) -> None:
+def is_gone_on_with(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
+    """Whether the session of a chat that has ended so is gone on with; it is reopened then."""
     add(db, "s1", reason)
-    assert arrives(store) == "s1"
+    found = arrives(store) == "s1"
     row = db.get_session("s1")
     assert row is not None
-    assert (row["ended_at"], row["end_reason"]) == (None, None)
+    assert row["end_reason"] == (None if found else reason)
+    assert (row["ended_at"] is None) == found
+    return found
 
 
-@pytest.mark.parametrize(
-    "reason",
-    ["session_reset", "new_session", "cli_close", "tui_shutdown", "tui_close",
-     "idle", "daily", "suspended", "resume_pending_expired", "session_switch"],
-)  # fmt: skip
-def test_a_session_that_has_ended_otherwise_stays_ended(
-    store: SessionStore, db: SessionDB, reason: str
-) -> None:
-    add(db, "s1", reason)
-    assert arrives(store) != "s1"
-    row = db.get_session("s1")
-    assert row is not None
-    assert row["end_reason"] == reason
-
-
-@pytest.mark.parametrize("reason", [None, "agent_close", "ws_orphan_reap"])
-def test_a_session_without_messages_is_none_to_go_on_with(
-    store: SessionStore, db: SessionDB, reason: str | None
-) -> None:
+def is_empty_and_left_alone(store: SessionStore, db: SessionDB, reason: str | None) -> bool:
+    """Whether a session that could be gone on with is not, since nothing was said in it."""
     add(db, "s1", reason, said=False)
-    assert arrives(store) != "s1"
+    return arrives(store) != "s1"
+
+
+def test_a_session_that_lives_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
+    assert is_gone_on_with(store, db, None)
+
+
+def test_a_session_whose_agent_was_closed_is_gone_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert is_gone_on_with(store, db, "agent_close")
+
+
+def test_a_session_whose_viewer_went_away_is_gone_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert is_gone_on_with(store, db, "ws_orphan_reap")
+
+
+def test_a_session_that_gave_way_to_one_that_was_resumed_is_gone_on_with_unlike_in_hermes_0_19(
+    store: SessionStore, db: SessionDB
+) -> None:
+    """Newer releases end sessions so, of which only the agent was closed."""
+    assert is_gone_on_with(store, db, "superseded_by_resume")
+
+
+def test_a_session_that_a_start_has_cleaned_up_is_gone_on_with_unlike_in_hermes_0_19(
+    store: SessionStore, db: SessionDB
+) -> None:
+    """Newer releases end sessions so, of which only the agent was closed."""
+    assert is_gone_on_with(store, db, "startup_orphan_reap")
+
+
+def test_a_session_that_was_reset_stays_ended(store: SessionStore, db: SessionDB) -> None:
+    assert not is_gone_on_with(store, db, "session_reset")
+
+
+def test_a_session_that_gave_way_to_a_new_one_stays_ended(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert not is_gone_on_with(store, db, "new_session")
+
+
+def test_a_session_that_its_command_line_closed_stays_ended(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert not is_gone_on_with(store, db, "cli_close")
+
+
+def test_a_session_that_a_shutdown_of_its_tui_closed_stays_ended(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert not is_gone_on_with(store, db, "tui_shutdown")
+
+
+def test_a_session_that_its_tui_closed_stays_ended(store: SessionStore, db: SessionDB) -> None:
+    assert not is_gone_on_with(store, db, "tui_close")
+
+
+def test_a_session_that_was_idle_for_too_long_stays_ended(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert not is_gone_on_with(store, db, "idle")
+
+
+def test_a_session_of_yesterday_stays_ended(store: SessionStore, db: SessionDB) -> None:
+    assert not is_gone_on_with(store, db, "daily")
+
+
+def test_a_session_that_was_suspended_stays_ended(store: SessionStore, db: SessionDB) -> None:
+    assert not is_gone_on_with(store, db, "suspended")
+
+
+def test_a_session_that_waited_too_long_to_be_resumed_stays_ended(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert not is_gone_on_with(store, db, "resume_pending_expired")
+
+
+def test_a_session_that_its_chat_has_left_stays_ended(store: SessionStore, db: SessionDB) -> None:
+    assert not is_gone_on_with(store, db, "session_switch")
+
+
+def test_an_empty_session_that_lives_is_none_to_go_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert is_empty_and_left_alone(store, db, None)
+
+
+def test_an_empty_session_whose_agent_was_closed_is_none_to_go_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert is_empty_and_left_alone(store, db, "agent_close")
+
+
+def test_an_empty_session_whose_viewer_went_away_is_none_to_go_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    assert is_empty_and_left_alone(store, db, "ws_orphan_reap")
 
 
 def test_messages_are_counted_and_not_believed(
@@ -119,7 +197,9 @@ def test_a_session_of_another_platform_is_not_found(store: SessionStore, db: Ses
     assert arrives(store) != "s1"
 
 
-def test_a_compression_stands_for_its_continuation(store: SessionStore, db: SessionDB) -> None:
+def test_a_compression_stands_for_its_continuation_unlike_in_hermes(
+    store: SessionStore, db: SessionDB
+) -> None:
     """Whoever was killed in between has stored it without the key of the chat."""
     add(db, "parent", "compression")
     db.create_session("tip", "telegram", parent_session_id="parent")
@@ -130,7 +210,7 @@ def test_a_compression_stands_for_its_continuation(store: SessionStore, db: Sess
     assert (row["session_key"], row["chat_id"]) == (KEY, "42")
 
 
-def test_a_compression_without_a_continuation_loses_no_conversation(
+def test_a_compression_without_a_continuation_loses_no_conversation_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
     add(db, "died", "compression")
@@ -155,6 +235,76 @@ def test_what_cannot_be_gone_on_with_hides_nothing_that_can(
     add(db, "between", between, started_at=STARTED + 1)
     add(db, "newest", "compression", started_at=STARTED + 2)
     assert arrives(store) == "lives"
+
+
+def test_a_session_behind_a_reset_is_not_gone_on_with_unlike_in_hermes(
+    store: SessionStore, db: SessionDB
+) -> None:
+    """Hermes passes over what was reset, and is back in what was before that."""
+    add(db, "lives", started_at=STARTED)
+    add(db, "reset", "session_reset", started_at=STARTED + 1)
+    assert arrives(store) not in {"lives", "reset"}
+
+
+def test_a_reset_of_the_routed_session_is_not_undone_though_nothing_says_whose_it_was(
+    store: SessionStore, db: SessionDB, folder: Path
+) -> None:
+    add(db, "older", "agent_close", started_at=STARTED)
+    add(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
+    put_row(db, folder, stored("routed"))
+    assert arrives(store) not in {"older", "routed"}
+
+
+def test_what_began_after_a_reset_of_the_routed_session_is_gone_on_with(
+    store: SessionStore, db: SessionDB, folder: Path
+) -> None:
+    add(db, "newer", "agent_close", started_at=STARTED + 2)
+    add(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
+    put_row(db, folder, stored("routed"))
+    assert arrives(store) == "newer"
+
+
+@pytest.mark.parametrize("whose", [None, "agent:main:telegram:dm:43"], ids=["nobody", "another"])
+def test_the_routed_session_is_gone_on_with_whosever_it_was_unlike_in_hermes(
+    store: SessionStore, db: SessionDB, folder: Path, whose: str | None
+) -> None:
+    """Somebody has led the chat there; Hermes finds a session by the key of its chat alone."""
+    add(db, "routed", "agent_close", session_key=whose)
+    put_row(db, folder, stored("routed"))
+    assert arrives(store) == "routed"
+
+
+def test_a_session_that_has_expired_and_whose_agent_was_closed_is_reset_unlike_in_hermes(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    """A start of Hermes forgets the route and with it since when the chat is idle."""
+    store = make(db, config=IDLE)
+    old = begun(store, db)
+    db.end_session(old, "agent_close")
+    clock.advance(hours=2)
+    assert store.check_against_state() == [KEY]
+    entry = store.get_or_create_session(chat())
+    assert (entry.session_id != old, entry.auto_reset_reason) == (True, "idle")
+
+
+def test_a_suspended_session_that_has_ended_is_reset_unlike_in_hermes(
+    store: SessionStore, db: SessionDB
+) -> None:
+    """A start of Hermes forgets the route and with it that somebody has stopped the chat."""
+    old = begun(store, db)
+    store.suspend_session(KEY)
+    db.end_session(old, "agent_close")
+    store.check_against_state()
+    entry = store.get_or_create_session(chat())
+    assert (entry.session_id != old, entry.auto_reset_reason) == (True, "suspended")
+
+
+def test_the_routed_session_that_another_chat_has_left_is_gone_on_with_unlike_in_hermes(
+    store: SessionStore, db: SessionDB, folder: Path
+) -> None:
+    add(db, "shared", "session_switch")
+    put_row(db, folder, stored("shared"))
+    assert arrives(store) == "shared"
 
 
 def test_a_compression_hides_no_reset(store: SessionStore, db: SessionDB) -> None:

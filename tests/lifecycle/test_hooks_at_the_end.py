@@ -1,0 +1,167 @@
+"""Hooks that are behind when a runtime or its process ends: told in a moment, or reported."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from session_core import Hooks
+from session_core.hooks.specs import FINALIZE, RESET
+from tests.lifecycle.agents import noting
+from tests.lifecycle.runtimes import World, beside, until
+
+ROOT = Path(__file__).parents[2]
+
+BEHIND = """
+import os, signal, sys, threading
+from session_core import Hooks
+from session_core.hooks import dispatch
+
+def say(line, *_):
+    os.write(1, f"{line}\\n".encode())  # in one piece, whatever another thread says
+
+dispatch.DRAIN_S = 30.0  # a busy machine takes its time
+hooks = Hooks(group=None, timeout_s=0.02, report=say)
+opened = threading.Event()
+
+def slow(session_id):
+    opened.wait()
+    say(f"told {session_id}")
+
+hooks.add("on_session_reset", slow, "slow")
+for number in range(4):
+    hooks.call("on_session_reset", session_id=str(number), platform="cli")
+"""
+
+FAULT = "hook on_session_reset of slow"
+LATE = [f"{FAULT} did not end in time and was left behind"] + [
+    f"{FAULT} is behind with earlier calls and will be told later"
+] * 3
+TOLD = [f"told {number}" for number in range(4)]
+
+
+def lines(code: str, ended_as: int = 0) -> list[str]:
+    """Return what a process says whose hooks are behind, and that then does something."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BEHIND + code],
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (ended_as, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("end", "ended_as"),
+    [
+        pytest.param("", 0, id="by itself"),
+        pytest.param("sys.exit(3)", 3, id="by an exit"),
+        pytest.param(
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(4)); "
+            "signal.raise_signal(signal.SIGTERM)",
+            4,
+            id="by a signal that it handles",
+        ),
+        pytest.param("del hooks", 0, id="and nobody has the hooks any more"),
+    ],
+)
+def test_what_is_behind_as_a_process_ends_is_told(end: str, ended_as: int) -> None:
+    assert lines(f"opened.set(); {end}", ended_as) == LATE + TOLD
+
+
+def test_what_hangs_as_a_process_ends_is_reported_and_does_not_hold_it() -> None:
+    lost = f"{FAULT} was not told to its end, for which there is no more time"
+    assert lines("dispatch.DRAIN_S = 0.1") == LATE + [lost] * 4
+
+
+def test_what_is_behind_is_not_told_where_a_signal_ends_the_process() -> None:
+    """Nothing runs then; what is stored is told by the next."""
+    assert lines("signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM) == LATE
+
+
+def test_a_child_that_is_forked_does_not_wait_for_calls_of_its_parent() -> None:
+    code = """
+child = os.fork()
+if not child:
+    sys.exit(5)
+say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+opened.set()
+"""
+    assert lines(code) == [*LATE, "5", *TOLD]
+
+
+def test_async_hooks_that_are_behind_are_told_too() -> None:
+    code = """
+async def later(session_id):
+    opened.wait()
+    say(f"later {session_id}")
+
+hooks.add("on_session_finalize", later, "later")
+for number in range(2):
+    hooks.call("on_session_finalize", session_id=str(number), platform="cli")
+opened.set()
+"""
+    told = lines(code)
+    assert [line for line in told if line.startswith("later")] == ["later 0", "later 1"]
+
+
+def test_a_drain_waits_for_all_in_their_order_and_reports_nothing(gate: threading.Event) -> None:
+    hooks = Hooks(group=None, timeout_s=0.01, report=lambda *_: None)
+    seen: list[str] = []
+    note = noting(seen)
+    hooks.add(RESET, lambda session_id: gate.wait() and note(session_id))
+    for number in range(3):
+        hooks.call(RESET, session_id=str(number), platform="cli")
+    with beside(lambda: hooks.drain(60)) as left:
+        gate.set()
+    assert left == [()]
+    assert seen == ["0", "1", "2"]
+
+
+def test_a_drain_waits_for_what_is_told_meanwhile(gate: threading.Event) -> None:
+    """The reset of a boundary follows when its finalize has ended."""
+    hooks = Hooks(group=None, timeout_s=30, report=lambda *_: None)
+    order: list[str] = []
+    begun = threading.Event()
+
+    def finalize() -> None:
+        begun.set()
+        gate.wait()
+        order.append(FINALIZE)
+
+    hooks.add(FINALIZE, finalize)
+    hooks.add(RESET, lambda: order.append(RESET))
+    with beside(lambda: hooks.boundary("old", "new", "cli")):
+        assert begun.wait(30)
+        gate.set()
+        until(lambda: hooks.drain(60) == () and order == [FINALIZE, RESET])
+
+
+def test_a_hook_that_drains_does_not_wait_for_itself() -> None:
+    hooks = Hooks(group=None, timeout_s=30, report=lambda *_: None)
+    hooks.add(RESET, lambda: hooks.drain(60) and None)
+    assert hooks.call(RESET, session_id="s", platform="cli").failed == ()
+
+
+def test_a_runtime_that_is_closed_gives_what_is_behind_a_moment(
+    world: World, gate: threading.Event
+) -> None:
+    seen: list[str] = []
+    note = noting(seen)
+    world.hooks.timeout_s = 0.01
+    world.hooks.add(FINALIZE, lambda session_id: gate.wait() and note(session_id), "slow")
+    session_id = world.say().session_id
+    world.runtime.reset("agent:main:telegram:dm:42")
+    world.runtime.shutdown()
+    assert seen == []
+    assert any("slow was not told to its end" in what for what in world.reported)
+    gate.set()
+    until(lambda: seen == [session_id])

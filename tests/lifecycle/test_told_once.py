@@ -1,0 +1,335 @@
+"""Ends are told once over restarts and processes, also where no entry may be marked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Busy, ExpiryWatcher
+from session_core.hooks import boundaries
+from session_core.ledger.marks import KeptMarks
+from tests.homes import hermes_database
+from tests.lifecycle.runtimes import IDLE, Gate, World, beside
+from tests.routing.chats import KEY
+
+ROOT = Path(__file__).parents[2]
+
+
+def watcher(world: World) -> ExpiryWatcher:
+    return ExpiryWatcher(world.runtime, report=lambda what, _: world.reported.append(what))
+
+
+Start = Callable[[], World]
+
+
+@pytest.fixture(params=["own", "hermes"])
+def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
+    """Starts a process with a runtime on one home, two hours after what was said there."""
+    if request.param == "hermes":
+        hermes_database(home_path / "state.db")
+    started: list[World] = []
+
+    def start() -> World:
+        started.append(World(home_path, config=IDLE))
+        started[-1].clock.advance(hours=2)
+        return started[-1]
+
+    yield start
+    for world in started:
+        world.close()
+
+
+@pytest.fixture
+def session_id(start: Start, home_path: Path) -> str:
+    """A session that was used two hours ago."""
+    world = World(home_path, config=IDLE)
+    said = world.say().session_id
+    world.close()
+    return said
+
+
+def finalized(*worlds: World) -> list[str]:
+    """Return the sessions whose end these were told."""
+    return [session_id for world in worlds for _, session_id in world.names("finalize")]
+
+
+# Over restarts
+
+
+def test_an_expiry_that_was_told_is_not_told_after_a_restart(start: Start, session_id: str) -> None:
+    first = start()
+    assert watcher(first).tick() == [session_id]
+    first.close()
+    second = start()
+    assert watcher(second).tick() == []
+    assert finalized(first, second) == [session_id]
+
+
+def test_nor_by_the_message_that_comes_after_it(start: Start, session_id: str) -> None:
+    first = start()
+    watcher(first).tick()
+    first.close()
+    second = start()
+    new = second.say().session_id
+    assert second.boundaries == [("reset", new)]
+
+
+@pytest.mark.parametrize("then", ["a tick", "a message", "a close"])
+def test_a_close_that_was_told_is_not_told_after_a_restart(
+    start: Start, session_id: str, then: str
+) -> None:
+    first = start()
+    first.runtime.finalize(KEY)
+    first.close()
+    second = start()
+    if then == "a tick":
+        watcher(second).tick()
+    elif then == "a message":
+        second.say()
+    else:
+        second.runtime.finalize(KEY)
+    assert finalized(first, second) == [session_id]
+
+
+def test_a_session_that_goes_on_after_its_end_was_told_is_told_again(
+    start: Start, session_id: str
+) -> None:
+    first = start()
+    first.runtime.finalize(KEY, "agent_close")
+    second = start()
+    second.clock.time = first.clock.time
+    first.clock.advance(hours=-2)
+    assert first.say().session_id == session_id
+    assert watcher(second).tick() == [session_id]
+    assert finalized(first, second) == [session_id] * 2
+
+
+def test_one_that_another_process_has_reopened_is_told_again(start: Start, session_id: str) -> None:
+    """What this process remembers of it is not true any more."""
+    first, second = start(), start()
+    for world in (first, second):
+        world.clock.advance(hours=-2)
+    first.say(chat_id=43)
+    for _ in range(2):
+        first.runtime.reset(KEY)
+        second.runtime.switch(KEY, session_id)
+    first.runtime.reset(KEY)
+    assert finalized(first) == [session_id] * 3
+    resets = [new for hook, new in second.boundaries if hook == "reset"]
+    assert resets == [session_id] * 2
+
+
+# Processes at once
+
+
+def test_watchers_of_several_processes_tell_an_end_once(start: Start, session_id: str) -> None:
+    worlds = [start() for _ in range(4)]
+    barrier = threading.Barrier(4)
+
+    def tick(world: World) -> list[str]:
+        barrier.wait(30)
+        return watcher(world).tick()
+
+    with beside(*(lambda world=world: tick(world) for world in worlds)) as results:
+        pass
+    assert sorted(results) == [[], [], [], [session_id]]
+    assert finalized(*worlds) == [session_id]
+
+
+def test_a_watcher_a_message_and_a_close_at_once_tell_an_end_once(
+    start: Start, session_id: str
+) -> None:
+    worlds = [start() for _ in range(4)]
+    barrier = threading.Barrier(4)
+    ways: tuple[Callable[[World], Any], ...] = (
+        lambda world: watcher(world).tick(),
+        World.say,
+        lambda world: world.runtime.finalize(KEY),
+        lambda world: world.runtime.reset(KEY),
+    )
+
+    def go(number: int) -> None:
+        barrier.wait(30)
+        ways[number](worlds[number])
+
+    with beside(*(lambda number=number: go(number) for number in range(4))):
+        pass
+    assert finalized(*worlds).count(session_id) == 1
+
+
+def test_real_processes_tell_an_end_once_and_one_that_is_killed_leaves_it_to_the_next(
+    start: Start, session_id: str, home_path: Path
+) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from session_core import ExpiryWatcher
+from tests.lifecycle.runtimes import IDLE, World
+
+world = World(Path(sys.argv[1]), config=IDLE)
+world.clock.advance(hours=2)
+if sys.argv[2] == "killed":
+    world.hooks.timeout_s = 30
+    world.hooks.add("on_session_finalize", lambda: os.kill(os.getpid(), 9))
+print(ExpiryWatcher(world.runtime).tick(), world.boundaries)
+"""
+
+    def ran(how: str) -> tuple[int, str]:
+        command = [sys.executable, "-c", code, str(home_path), how]
+        done = subprocess.run(
+            command, cwd=ROOT, timeout=60, check=False, capture_output=True, text=True
+        )
+        return done.returncode, done.stdout.strip()
+
+    assert ran("killed") == (-9, "")
+    assert ran("whole") == (0, f"['{session_id}'] [('finalize', '{session_id}')]")
+    assert ran("whole") == (0, "[] []")
+
+
+# What goes wrong
+
+
+def test_an_end_whose_mark_fails_is_noted_later_and_not_told_again(
+    start: Start, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = start()
+    watch = watcher(world)
+
+    def busy(*_: Any, **__: Any) -> bool:
+        raise Busy("the write lock is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "set_expiry_finalized", busy)
+        assert watch.tick() == []
+    assert watch.tick() == [session_id]
+    assert finalized(world) == [session_id]
+
+
+def test_an_end_whose_mark_fails_and_that_was_none_is_told_when_it_comes(
+    start: Start, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, other = start(), start()
+
+    def busy(*_: Any, **__: Any) -> bool:
+        raise Busy("the write lock is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "set_expiry_finalized", busy)
+        watcher(world).tick()
+    other.clock.advance(hours=-2, seconds=1)
+    assert other.say().session_id == session_id
+    assert watcher(world).tick() == [session_id]
+    assert finalized(world) == [session_id] * 2
+
+
+def test_an_end_that_is_refused_since_a_turn_began_is_told_when_it_comes(
+    start: Start, session_id: str
+) -> None:
+    world, other = start(), start()
+    other.clock.advance(hours=-2, seconds=1)
+    name = world.hooks.add("on_session_finalize", lambda: other.say() and None)
+    watcher(world).tick()
+    world.hooks.remove(name)
+    assert other.store.peek_session_id(KEY) == session_id
+    assert watcher(world).tick() == [session_id]
+    assert finalized(world) == [session_id] * 2
+
+
+@pytest.mark.parametrize("way", ["expired", "closed", "shut down"])
+def test_nothing_is_told_twice_where_a_process_remembers_nothing(
+    start: Start, session_id: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored decides: a process with very many chats has forgotten most of them."""
+    monkeypatch.setattr(boundaries, "_REMEMBERED", 0)
+    world = start()
+    if way == "expired":
+        watcher(world).tick()
+    elif way == "closed":
+        world.runtime.finalize(KEY)
+    else:
+        world.clock.advance(hours=-2)
+        gate = Gate()
+        world.agent = gate
+        with beside(world.say):
+            gate.entered.wait(30)
+            world.runtime.shutdown()
+            gate.opened.set()
+    world.runtime.finalize(KEY)
+    watcher(world).tick()
+    world.runtime.reset(KEY)
+    assert finalized(world) == [session_id]
+
+
+# Where it is kept
+
+
+@pytest.fixture
+def hermes(home_path: Path) -> Iterator[World]:
+    """A runtime on a Hermes home, with a session that has expired."""
+    hermes_database(home_path / "state.db")
+    world = World(home_path, config=IDLE)
+    world.say()
+    world.clock.advance(hours=2)
+    yield world
+    world.close()
+
+
+def test_a_state_folder_that_cannot_be_written_tells_once_and_is_reported(
+    hermes: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "no_folder").write_text("")
+    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "no_folder"))
+    world = World(hermes.folder.parent, config=IDLE)
+    world.clock.advance(hours=2)
+    assert len(watcher(world).tick()) == 1
+    assert watcher(world).tick() == []
+    world.say()
+    assert len(finalized(world)) == 1
+    assert any("to this process alone" in what for what in world.reported)
+    world.close()
+
+
+def test_looking_at_a_home_in_which_nothing_was_told_makes_no_state_folder(
+    hermes: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hermes.clock.advance(hours=-2)
+    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "state"))
+    world = World(hermes.folder.parent, config=IDLE)
+    assert watcher(world).tick() == []
+    world.say()
+    assert not (tmp_path / "state").exists()
+    world.close()
+
+
+def test_marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune(
+    hermes: World,
+) -> None:
+    watch = watcher(hermes)
+    watch.tick()
+    marks = hermes.store.marks
+    assert isinstance(marks, KeptMarks)
+    told = str(hermes.store.peek_session_id(KEY))
+    marks._clock = lambda: 1e12
+    hermes.store.forget_marks()
+    assert marks.get(told)["told"]
+    hermes.say()
+    hermes.store.forget_marks()
+    assert marks.get(told) == {}
+
+
+def test_two_folders_of_routes_on_one_database_keep_their_marks_apart(hermes: World) -> None:
+    watcher(hermes).tick()
+    marks = hermes.store.marks
+    assert isinstance(marks, KeptMarks)
+    other = KeptMarks(marks._folder, "another folder", clock=lambda: 1e12)
+    other.keep([])
+    entry = hermes.store.get(KEY)
+    assert entry is not None
+    assert hermes.store.is_end_told(entry)
+    other.close()
