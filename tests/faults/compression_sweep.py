@@ -21,7 +21,7 @@ from tests.faults.mutations import NOW
 from tests.faults.points import Call, Fault
 from tests.faults.routes import CHAT
 from tests.faults.strace import Run, lent
-from tests.faults.sweep import DURABLE, Sweep, Trial
+from tests.faults.sweep import DURABLE, Sweep, Trial, came_to
 
 _CHILD = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}")
 _PASSING = ("compression_locks", "sqlite_sequence")
@@ -109,17 +109,11 @@ class CompressionSweep(Sweep):
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
-        return f"{_word(ran)}, {there}", problem
+        return f"{came_to(ran)}, {there}", problem
 
 
 def _commits(call: Call) -> bool:
     return call.syscall in DURABLE and call.file == "state.db-wal"
-
-
-def _word(ran: Run) -> str:
-    if ran.killed:
-        return "killed when done" if "ack" in ran.said else "killed"
-    return "done" if "ack" in ran.said else "error"
 
 
 def _which(trial: Trial, home: Path) -> str:

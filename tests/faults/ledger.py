@@ -1,6 +1,6 @@
 """The ledger under faults: a plan applied in a home, and what is judged afterwards.
 
-`LEDGER` is what the sweep of `test_ledger.py` fails at every write, of the home and of the ledger.
+`LEDGER` is what `ledger_sweep` fails at every write, of the home and of the ledger.
 """
 
 from __future__ import annotations
@@ -179,18 +179,18 @@ def _empty(opened: Opened) -> object:
 
 
 _ALL = (
-    LedgerMutation("run_step", apply),
-    LedgerMutation("run_step, hermes", apply, kind="hermes"),
-    LedgerMutation("run_step, large", lambda opened: apply(opened, large=True)),
+    LedgerMutation("ledger.run_step", apply),
+    LedgerMutation("ledger.run_step, hermes", apply, kind="hermes"),
+    LedgerMutation("ledger.run_step, large", lambda opened: apply(opened, large=True)),
     LedgerMutation(
-        "run_step, elsewhere", lambda opened: apply(opened, large=True), opens=Elsewhere
+        "ledger.run_step, elsewhere", lambda opened: apply(opened, large=True), opens=Elsewhere
     ),
-    LedgerMutation("resume, done", apply, prepare=_crash_after_commit),
-    LedgerMutation("resume, never", apply, prepare=_crash_before_commit, kind="hermes"),
-    LedgerMutation("empty", _empty, prepare=lambda opened: apply(opened, large=True)),
+    LedgerMutation("ledger.resume, done", apply, prepare=_crash_after_commit),
+    LedgerMutation("ledger.resume, never", apply, prepare=_crash_before_commit, kind="hermes"),
+    LedgerMutation("ledger.empty", _empty, prepare=lambda opened: apply(opened, large=True)),
 )
 
-LEDGER = {f"ledger.{mutation.name}": mutation for mutation in _ALL}
+LEDGER = {mutation.name: mutation for mutation in _ALL}
 
 
 @dataclass(frozen=True)

@@ -141,13 +141,14 @@ def judge(trial: Trial, fault: Fault, ran: Run, home: Path) -> tuple[str, list[s
         "it does not work any more": not _usable(home),
     }
     wrong = [what for what, so in judged.items() if so] + state.damage(home)
-    return f"{_said(ran)}, {there}", wrong
+    return f"{came_to(ran)}, {there}", wrong
 
 
-def _said(ran: Run) -> str:
+def came_to(ran: Run) -> str:
+    """Return what a run was heard to come to."""
     if ran.killed:
         return "killed when done" if "ack" in ran.said else "killed"
-    return "done" if ran.said[0] == "ack" else "error"
+    return "done" if "ack" in ran.said else "error"
 
 
 def _which(trial: Trial, found: dict[str, str]) -> str:
