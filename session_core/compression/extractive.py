@@ -8,8 +8,7 @@ the room that is left goes to whole sentences, and then to what has no fact in i
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from session_core.compression import passages, reading, summaries, worth
@@ -32,20 +31,14 @@ _OF_KIND: Mapping[Kind, str] = {
     "command": "Commands",
     "path": "Files",
 }
-_BESIDE: tuple[Mapping[Kind, tuple[int, int]], ...] = (
-    {"number": (4, 2)},
-    {"number": (4, 2), "identifier": (3, 1), "url": (2, 0), "path": (2, 1)},
-)
-"""How many words before and behind a fact go with it, where there is little room, and some."""
+_BESIDE: Mapping[Kind, tuple[int, int]] = {"number": (4, 2)}
+"""How many words before and behind a fact go with it where there is little room."""
 
 _GAP = " … "
 _WORD_MAX = 24
 _NEARLY_WHOLE = 0.75
-_OTHERS = 0.35
-_OF_WORDS = 0.15
-_OF_SENTENCE = 0.3
 _ITEM_EXTRA = 3
-_EVEN = 30
+_EVEN = 20
 
 
 def summarize(
@@ -76,16 +69,7 @@ class _Offer:
     @property
     def rank(self) -> float:
         """The better, the lower; the short is preferred, but not much."""
-        return -self.gain / math.sqrt(_EVEN + max(self.cost, 0))
-
-
-@dataclass(slots=True)
-class _Taken:
-    """What an item says by now: these of its facts, with so many words beside them."""
-
-    text: str
-    facts: list[Fact]
-    beside: int = 0
+        return -self.gain / (_EVEN + max(self.cost, 0))
 
 
 class _Choice:
@@ -96,7 +80,7 @@ class _Choice:
         self._room = room
         self._said: set[str] = set()
         self._headed: set[str] = set()
-        self._chosen: dict[int, _Taken] = {}
+        self._chosen: dict[int, str] = {}
 
     def made(self) -> dict[int, str]:
         """Return what each chosen item says, by its number."""
@@ -108,69 +92,63 @@ class _Choice:
             if offer is None:
                 continue
             if offer.rank <= rank:
-                if not self._take(at, offer):
-                    continue
+                self._take(at, offer)
                 offer = self._offer(at)
             if offer:
                 heapq.heappush(heap, (offer.rank, at))
-        return {at: taken.text for at, taken in self._chosen.items()}
+        return self._chosen
 
     def _offer(self, at: int) -> _Offer | None:
-        """Return what an item would add now."""
+        """Return the best of what an item would add now, of what there is room for."""
         item = self._valued[at]
         taken = self._chosen.get(at)
-        if taken is not None:
-            return self._more(item, taken)
+        offers = self._forms(item) if taken is None else self._rest(item, taken)
+        room = self._room - self._heading(item)
+        fitting = [offer for offer in offers if offer.cost <= room]
+        return min(fitting, key=lambda offer: offer.rank, default=None)
+
+    def _forms(self, item: Valued) -> Iterator[_Offer]:
+        """Yield an item whole, and its new facts alone."""
         text = item.passage.text
-        new = self._new(item)
+        new = [pair for pair in self._facts(item) if pair[0].text not in self._said]
+        if text in self._said or (item.passage.facts and not new):
+            return
+        yield _Offer(text, item.alone, len(text) + _ITEM_EXTRA)
         if new:
-            gains = sorted((worth for _, worth in new), reverse=True)
-            text = _form(item.passage, [fact for fact, _ in new], 0)
-            return _Offer(text, gains[0] + _OTHERS * sum(gains[1:]), len(text) + _ITEM_EXTRA)
-        if item.passage.facts or not item.alone or text in self._said:
-            return None
-        return _Offer(text, item.alone, len(text) + _ITEM_EXTRA)
+            text = _form(item.passage, [fact for fact, _ in new])
+            yield _Offer(text, max(gain for _, gain in new), len(text) + _ITEM_EXTRA)
 
-    def _more(self, item: Valued, taken: _Taken) -> _Offer | None:
-        """Return the words beside the facts of an item that is chosen, or its whole sentence."""
+    def _rest(self, item: Valued, taken: str) -> Iterator[_Offer]:
+        """Yield all of an item of which a part is chosen."""
         whole = item.passage.text
-        if taken.text == whole:
-            return None
-        best = max(item.facts, default=0.0)
-        if taken.beside + 1 < len(_BESIDE):
-            text = _form(item.passage, taken.facts, taken.beside + 1)
-            return _Offer(text, _OF_WORDS * best, len(text) - len(taken.text))
-        gain = max(_OF_SENTENCE * best, item.alone)
-        return _Offer(whole, gain, len(whole) - len(taken.text))
+        if taken != whole:
+            left = max(item.alone - max(item.facts, default=0.0), 0.0)
+            yield _Offer(whole, left, len(whole) - len(taken))
 
-    def _new(self, item: Valued) -> list[tuple[Fact, float]]:
-        facts = zip(item.passage.facts, item.facts, strict=True)
-        return [(fact, worth) for fact, worth in facts if fact.text not in self._said]
+    def _facts(self, item: Valued) -> Iterator[tuple[Fact, float]]:
+        return zip(item.passage.facts, item.facts, strict=True)
 
-    def _take(self, at: int, offer: _Offer) -> bool:
-        item = self._valued[at]
+    def _heading(self, item: Valued) -> int:
         section = _section(item.passage)
-        heading = 0 if section in self._headed else len(section) + 2
-        if offer.cost + heading > self._room:
-            return False
-        before = self._chosen.get(at)
-        facts = before.facts if before else [fact for fact, _ in self._new(item)]
-        self._chosen[at] = _Taken(offer.text, facts, before.beside + 1 if before else 0)
-        self._room -= offer.cost + heading
-        self._headed.add(section)
-        self._said.add(item.passage.text)
-        self._said.update(fact.text for fact in item.passage.facts if fact.text in offer.text)
-        return True
+        return 0 if section in self._headed else len(section) + 2
+
+    def _take(self, at: int, offer: _Offer) -> None:
+        passage = self._valued[at].passage
+        self._room -= offer.cost + self._heading(self._valued[at])
+        self._headed.add(_section(passage))
+        self._chosen[at] = offer.text
+        self._said.add(passage.text)
+        self._said.update(fact.text for fact in passage.facts if fact.text in offer.text)
 
 
-def _form(passage: Passage, facts: Sequence[Fact], beside: int) -> str:
+def _form(passage: Passage, facts: Sequence[Fact]) -> str:
     """Return facts of a passage with the words beside them, or all of it if that is about it."""
     text = passage.text
     if passage.speaker == "earlier":
         return text
     spans: list[tuple[int, int]] = []
     for fact in facts:
-        begin, end = _widened(passage, fact, *_BESIDE[beside].get(fact.kind, (0, 0)))
+        begin, end = _widened(passage, fact, *_BESIDE.get(fact.kind, (0, 0)))
         if spans and begin <= spans[-1][1] + len(_GAP):
             spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
         else:

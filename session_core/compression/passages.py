@@ -1,6 +1,7 @@
 """A text in passages: sentences of what was said, lines of what a tool was told and brought.
 
-A passage never ends inside of a fact, and what holds a redaction mark is none.
+A passage never ends inside of a fact. A redaction mark is in none: no summary may hold it, so that
+what stands before one and behind it are two.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from session_core.compression.patterns import FENCE, SHELLS
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
 
 PASSAGE_MAX = 400
+LINE_MAX = 100
 _PASTED_LINES = 20
 _PASTED_ALIKE = 4
 _SCRIPT_KEYS = frozenset(("command", "cmd", "commands", "script", "shell", "bash"))
@@ -26,6 +28,7 @@ _LEAVES_DEPTH = 8
 
 _VARIABLE = re.compile(r"[^\W\d]{0,30}\d\w*")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_MARK = re.compile("|".join(summaries.REDACTION_MARKS), re.IGNORECASE)
 _OF_DATA = re.compile(r"[0/\\=_|]")
 
 
@@ -69,11 +72,10 @@ def said(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 
 
 def listed(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
-    """Yield the lines of a text that have a fact in them."""
+    """Yield the lines of a text; those that are long by their sentences."""
     for _, line in facts.lines(text):
-        found = facts.find(line)
-        if found:
-            yield from _cut(line, [(0, len(line))], found, speaker, place)
+        whole = [(0, len(line))] if len(line) <= LINE_MAX else sentences.spans(line)
+        yield from _cut(line, whole, facts.find(line), speaker, place)
 
 
 def called(arguments: str, place: int) -> Iterator[Passage]:
@@ -87,10 +89,14 @@ def called(arguments: str, place: int) -> Iterator[Passage]:
         if key in _SCRIPT_KEYS and len(first) <= PASSAGE_MAX and first and not _is_redacted(first):
             inside = [fact for fact in facts.find(first) if fact.text != first]
             yield Passage(first, (Fact("command", first, 0), *inside), "call", place)
-            yield from listed(rest, "call", place)
+            yield from _telling(rest, place)
         else:
             named = key and value.isascii() and value.replace(".", "").isdigit()
-            yield from listed(f"{key}: {value}" if named else value, "call", place)
+            yield from _telling(f"{key}: {value}" if named else value, place)
+
+
+def _telling(text: str, place: int) -> Iterator[Passage]:
+    return (passage for passage in listed(text, "call", place) if passage.facts)
 
 
 def unpacked(text: str) -> str:
@@ -140,6 +146,10 @@ def _cut(
     """Yield a line in passages, as its spans say, where no fact is cut by that."""
     at = 0
     first: int | None = None
+    marks = [mark.span() for mark in _MARK.finditer(line)] if "redacted" in line.lower() else []
+    if marks:
+        spans = [part for span in spans for part in _around(marks, span)]
+        inside = [fact for fact in inside if not _overlaps(marks, fact)]
     for begin, end in _short(spans, inside):
         first = begin if first is None else first
         reach = at
@@ -151,6 +161,21 @@ def _cut(
         at, first = reach, None
     if first is not None:
         yield from _passage(line[first:], first, inside[at:], speaker, place)
+
+
+def _around(marks: Sequence[tuple[int, int]], span: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a span that are no redaction mark, which no summary may hold."""
+    begin, last = span
+    for first, end in marks:
+        if begin < end and first < last:
+            yield begin, max(first, begin)
+            begin = end
+    if begin < last:
+        yield begin, last
+
+
+def _overlaps(marks: Sequence[tuple[int, int]], fact: Fact) -> bool:
+    return any(first < fact.end and fact.position < end for first, end in marks)
 
 
 def _short(spans: Sequence[tuple[int, int]], inside: list[Fact]) -> Iterator[tuple[int, int]]:

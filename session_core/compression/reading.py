@@ -20,7 +20,8 @@ from session_core.state.content import plain_text
 READ_MAX = 4_000_000
 """So many characters of a range are read where nobody says how many."""
 
-_READ_OF_EACH = 4
+READ_OF_EACH = 4
+"""So many lines of one form are read of a result."""
 _STEMS = re.compile(r"[\s/\\\"'`,:;()\[\]]+")
 Texts = list[tuple[int, str]]
 
@@ -130,7 +131,7 @@ def _brought(text: str, place: int, named: set[str]) -> list[Passage]:
     for _, line in facts.lines(passages.unpacked(text)):
         form = passages.template(line)
         seen[form] += 1
-        if seen[form] <= _READ_OF_EACH or not named.isdisjoint(_STEMS.split(line)):
+        if seen[form] <= READ_OF_EACH or not named.isdisjoint(_STEMS.split(line)):
             for passage in passages.listed(line, "result", place):
                 passage.template = form
                 found.append(passage)
