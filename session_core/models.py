@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
@@ -185,6 +185,16 @@ class SessionFilter:
     max_cost: float | None = None
     min_tool_calls: int | None = None
     max_tool_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        """Make equal what means the same, and keep what an iterator gives only once."""
+        for name in ("ids", "source"):
+            given = getattr(self, name)
+            if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+                found = tuple(given)
+                if all(isinstance(text, str) for text in found):
+                    found = tuple(sorted(set(found)))
+                object.__setattr__(self, name, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -168,3 +168,13 @@ def test_words_that_a_session_has_twice_at_one_time_are_both_told(db: StateDatab
     yes = {"role": "user", "content": "yes", "timestamp": 5.0}
     db.append_messages("s", [yes, yes], create={})
     assert texts(db.get_messages_as_conversation("s", include_ancestors=True)) == ["yes", "yes"]
+
+
+def test_one_row_is_known_as_carried_by_rows_with_times_beside_it(
+    db: StateDatabase, said: list[Message], strange: Callable[..., int]
+) -> None:
+    cursor = db.changes().cursor
+    with where_there_is(db, "compacted"):
+        db.archive_and_compact("s", [SUMMARY, {**NOTE, "timestamp": 1.0}, said[-1]])
+        strange("UPDATE messages SET active = 1, compacted = 0 WHERE content = 'zebra 0'")
+        assert news(db, cursor) == ["a summary", "a note"]

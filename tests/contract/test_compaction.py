@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -221,3 +222,17 @@ def test_a_lock_that_has_run_out_is_taken_over(db: StateDatabase, other: StateDa
 def test_a_lock_belongs_to_one_session(db: StateDatabase) -> None:
     assert db.try_acquire_compression_lock("s", "one")
     assert db.try_acquire_compression_lock("t", "two")
+
+
+def test_what_was_taken_back_changed_is_found_by_what_it_says_now(
+    db: StateDatabase, strange: Callable[..., int], reopen: Callable[[], StateDatabase]
+) -> None:
+    db.create_session("s", "cli")
+    ids = [db.append_message("s", "user", f"said{number}") for number in range(4)]
+    with where_there_is(db, "compacted"):
+        made = db.compact_messages("s", ids[:3], [], carry=ids[3:]).ids
+        again = reopen()
+        strange("UPDATE messages SET content = 'wombat' WHERE id = ?", made[0])
+        again.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
+        found = again.search("wombat", per="message").hits
+        assert [hit.message_id for hit in found] == [ids[3]]

@@ -513,3 +513,42 @@ class _Looks(threading.Event):
     def wait(self, timeout: float | None = None) -> bool:
         self.looked.set()
         return super().wait(timeout)
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_no_session_is_lost_where_the_newest_known_one_is_stored_anew(
+    db: StateDatabase, same: bool
+) -> None:
+    for number in range(1, 6):
+        db.create_session(f"s{number}", "cli", started_at=float(number))
+    cursor = db.changes().cursor
+    db.delete_session("s5")
+    db.create_session("s6", "cli")
+    db.create_session("s5", "cli", started_at=5.0 if same else 9.0)
+    found = db.changes(cursor)
+    assert ("session_started", "s6", None) in told(found.events)
+    assert not found.gap
+
+
+def test_another_session_under_the_same_id_is_told(db: StateDatabase) -> None:
+    for number in range(1, 6):
+        db.create_session(f"s{number}", "cli", started_at=float(number))
+    cursor = db.changes().cursor
+    db.delete_session("s5")
+    db.create_session("s5", "cli", started_at=9.0)
+    assert told(db.changes(cursor).events) == [("session_started", "s5", None)]
+
+
+def test_it_is_a_gap_where_all_of_the_newest_known_sessions_were_deleted(
+    db: StateDatabase,
+) -> None:
+    names = [f"s{number}" for number in range(10)]
+    for name in names:
+        db.create_session(name, "cli")
+    cursor = db.changes().cursor
+    db.delete_sessions(names[-4:])
+    db.create_session("new", "cli")
+    found = db.changes(cursor)
+    assert (found.events, found.gap) == ([], True)
+    db.create_session("newer", "cli")
+    assert told(db.changes(found.cursor).events) == [("session_started", "newer", None)]

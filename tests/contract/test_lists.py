@@ -436,3 +436,14 @@ def test_a_filter_looks_at_the_tip(db: StateDatabase) -> None:
     assert listed(db, SessionFilter(source=("cli",))) == []
     assert listed(db, SessionFilter(source=("tui",))) == ["tip"]
     assert listed(db, SessionFilter(status="ended")) == []
+
+
+def test_a_cursor_survives_a_filter_that_means_the_same(seven: StateDatabase) -> None:
+    names = ["cli", "tui", "cron"]
+    first = seven.list_sessions(SessionFilter(source=tuple(names)), limit=2)
+    spelled: list[Any] = [set(names), names[::-1], (name for name in names), [*names, "cli"]]
+    for source in spelled:
+        where = SessionFilter(source=source)
+        for _ in range(2):
+            page = seven.list_sessions(where, limit=2, cursor=first.next_cursor)
+            assert len(page.items) == 2

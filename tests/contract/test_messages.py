@@ -393,7 +393,7 @@ def test_a_rewind_of_all_leaves_no_last_message(db: StateDatabase, session: str)
     assert db.rewind_to_message(session, ids[0]).last_id is None
 
 
-def test_only_a_live_message_of_the_user_is_rewound_to(db: StateDatabase, session: str) -> None:
+def test_only_a_message_of_the_user_is_rewound_to(db: StateDatabase, session: str) -> None:
     (user,) = append(db, "a")
     (assistant,) = append(db, "b", role="assistant")
     before = db.revision(session)
@@ -406,9 +406,45 @@ def test_only_a_live_message_of_the_user_is_rewound_to(db: StateDatabase, sessio
         db.rewind_to_message("t", user)
     assert db.revision(session) == before
     db.rewind_to_message(session, user)
-    with pytest.raises(InvalidInput):
-        db.rewind_to_message(session, user)
     assert db.revision(session).rewinds == 1
+
+
+def test_a_rewind_to_a_message_that_is_taken_back_takes_back_what_came_after_it(
+    db: StateDatabase, session: str
+) -> None:
+    first, _ = append(db, "a", "b")
+    db.rewind_to_message(session, first)
+    append(db, "c")
+    assert db.rewind_to_message(session, first).rewound == 1
+    assert contents(db) == []
+    assert db.rewind_to_message(session, first).rewound == 0
+    assert db.revision(session).rewinds == 3
+
+
+def test_reasoning_is_kept_of_every_role_where_hermes_keeps_it_of_the_assistant_alone(
+    db: StateDatabase, session: str
+) -> None:
+    db.replace_messages(session, [{"role": "user", "content": "x", "reasoning": "because"}])
+    assert db.get_messages(session)[0]["reasoning"] == "because"
+
+
+def test_the_last_activity_is_that_of_the_newest_message_of_a_batch(
+    db: StateDatabase, session: str, strange: Callable[..., int]
+) -> None:
+    if not has_column(db, "last_activity_at"):
+        strange("ALTER TABLE sessions ADD COLUMN last_activity_at REAL")
+    batch = [{"role": "user", "content": "x", "timestamp": at} for at in (5.0, 9.0, 7.0)]
+    db.append_messages(session, batch)
+    assert dict(db.get_session(session) or {})["last_activity_at"] == 9.0
+
+
+def test_a_row_is_put_back_without_what_its_table_computes(
+    db: StateDatabase, session: str, strange: Callable[..., int]
+) -> None:
+    strange("ALTER TABLE messages ADD COLUMN shout TEXT AS (upper(content)) VIRTUAL")
+    append(db, "a")
+    db.replace_messages(session, db.get_messages(session))
+    assert [dict(row)["shout"] for row in db.get_messages(session)] == ["A"]
 
 
 def test_what_was_rewound_comes_back(db: StateDatabase, session: str) -> None:

@@ -45,7 +45,6 @@ def begin(db: StateDatabase, model: Model, session_id: str, at: float) -> None:
 
 
 def say(db: StateDatabase, model: Model, session_id: str, at: float, count: int = 1) -> None:
-    at += 100.0  # no session says anything before it begins
     message = {"role": "user", "content": "x", "timestamp": at}
     db.append_messages(session_id, [message] * count)
     model.times[session_id].append(at)
@@ -122,6 +121,24 @@ def test_the_list_is_what_a_look_at_every_session_would_say(
     finally:
         other.close()
         db.close()
+
+
+@pytest.mark.parametrize("how", ["clear", "replace"])
+def test_a_session_that_loses_its_old_messages_is_listed_by_when_it_began(
+    db: StateDatabase, other: StateDatabase, how: str
+) -> None:
+    model = Model()
+    fill(db, model, 215)
+    begin(db, model, "imported", 150.0)
+    say(db, model, "imported", -5.0)
+    say(db, model, "s001", 99.0)
+    check(db, model)
+    if how == "clear":
+        other.clear_messages("imported")
+    else:
+        other.replace_messages("imported", [])
+    model.times["imported"].clear()
+    check(db, model)
 
 
 def test_the_list_is_true_after_thousands_of_foreign_messages(

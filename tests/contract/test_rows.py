@@ -91,3 +91,30 @@ def test_only_columns_of_a_session_are_put_back(db: StateDatabase, name: str) ->
     fill(db)
     with pytest.raises(InvalidInput):
         db.put_session_fields("s", {name: "x"})
+
+
+def test_a_session_is_copied_and_put_back_without_what_its_table_computes(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    fill(db)
+    strange("ALTER TABLE sessions ADD COLUMN shout TEXT AS (upper(source)) VIRTUAL")
+    db.copy_session("s", "copy", without=("title",))
+    row: dict[str, Any] = {**(db.get_session("copy") or {})}
+    assert row.pop("shout") == "CLI"
+    fields = {**row, "shout": "x", "model": "other"}
+    del fields["id"]
+    assert db.put_session_fields("copy", fields)
+    assert db.get_session("copy") == {**row, "shout": "CLI", "model": "other"}
+
+
+def test_a_column_may_have_a_quote_in_its_name(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    fill(db)
+    for table in ("sessions", "messages"):
+        strange(f'ALTER TABLE {table} ADD COLUMN "we ird""q" TEXT DEFAULT \'d\'')
+    db.copy_session("s", "copy", without=("title",))
+    (made,) = db.copy_messages("s", [db.get_messages("s")[0]["id"]], "copy").ids
+    db.replace_messages("s", db.get_messages("copy"))
+    for row in (db.get_session("copy"), db.get_message(made), db.get_messages("s")[0]):
+        assert dict(row or {})['we ird"q'] == "d"

@@ -469,3 +469,11 @@ def test_a_plain_string_is_no_list_of_sources_or_roles(db: StateDatabase) -> Non
         db.search("word", source="cli")
     with pytest.raises(InvalidInput):
         db.search("word", roles="user")
+
+
+def test_a_session_that_is_named_is_searched_though_it_is_archived(db: StateDatabase) -> None:
+    db.append_message("a", "user", "a wombat", create={"source": "cli"})
+    db.set_session_archived("a", archived=True)
+    assert db.search("wombat").hits == []
+    assert len(db.search("wombat", session="a").hits) == 1
+    assert db.search("wombat", session="a", status="open").hits == []

@@ -483,3 +483,10 @@ def test_a_home_is_looked_at_not_assumed(db: StateDatabase) -> None:
     assert not has_column(db, "bogus")
     assert has_column(db, "archived")
     assert db.get_session("probe") is None
+
+
+def test_an_empty_model_config_is_none_and_is_filled_later(db: StateDatabase) -> None:
+    db.create_session("s", "cli", model_config={})
+    assert row(db, "s")["model_config"] is None
+    db.create_session("s", "cli", model_config={"a": 1})
+    assert json.loads(row(db, "s")["model_config"]) == {"a": 1}

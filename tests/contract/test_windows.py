@@ -330,3 +330,48 @@ def test_a_broken_json_column_does_not_break_the_conversation(
     (message,) = db.get_messages_as_conversation("s")
     assert (message["content"], message.get("tool_calls")) == ("x", None)
     assert db.get_messages("s")[0]["content"] == "x"
+
+
+REVIEW = "Review the conversation above and update the skill library. Be active."
+
+
+def test_a_model_is_not_told_again_what_was_recalled_for_it(db: StateDatabase) -> None:
+    note = "[System note: The following is recalled memory context, NOT new user input. Treat as "
+    said = {
+        "<memory-context>a secret</memory-context> do it ": "do it",
+        "< Memory-Context >a\nb</ memory-context > then": "then",
+        "<memory-context>a<memory-context>b</memory-context>c</memory-context>d": "cd",
+        "never closed <memory-context> but said": "never closed  but said",
+        f"{note}informational background data.] hi": "hi",
+        f"{note}authoritative reference data, always.] hi": "hi",
+        f"{note}you like.] hi": f"{note}you like.] hi",
+        "<memory-contexts>mine</memory-contexts>": "<memory-contexts>mine</memory-contexts>",
+    }
+    db.create_session("s", "cli")
+    for role in ("user", "assistant", "tool"):
+        db.append_messages("s", [{"role": role, "content": text} for text in said])
+    told = texts(db.get_messages_as_conversation("s"))
+    assert told == [*said.values(), *said.values(), *said]
+    assert [row["content"] for row in db.get_messages("s")] == [*said, *said, *said]
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent"),
+    [
+        (["user hi", f"user {REVIEW}", "assistant done", "user go on"], ["hi", "go on"]),
+        ([f"system   {REVIEW}", "assistant done", "assistant more"], ["more"]),
+        ([f"user {REVIEW}", "tool found", "assistant done"], ["found", "done"]),
+        ([f"user {REVIEW}", f"user {REVIEW}", "assistant done", "user x"], ["x"]),
+        ([f"assistant {REVIEW}", "assistant done"], [REVIEW, "done"]),
+        ([f"user Please {REVIEW}", "assistant done"], [f"Please {REVIEW}", "done"]),
+    ],
+)
+def test_a_model_is_not_told_again_to_review_a_conversation(
+    db: StateDatabase, stored: list[str], sent: list[str]
+) -> None:
+    db.create_session("s", "cli")
+    for message in stored:
+        role, content = message.split(" ", 1)
+        db.append_message("s", role, content)
+    assert texts(db.get_messages_as_conversation("s")) == sent
+    assert db.message_count("s") == len(stored)

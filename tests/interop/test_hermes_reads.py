@@ -226,3 +226,31 @@ def test_live_counts_in_the_list_are_rows_not_a_drifted_counter(theirs, ours):
     for line in listed(ours):
         assert line.messages == counted.get(line.id, 0)
     assert theirs.call("get_session", "drifted")["message_count"] == 0
+
+
+def test_what_no_model_is_told_again_is_left_out_as_in_theirs(version, theirs, ours):
+    review = "Review the conversation above and {}"
+    for place, text in enumerate(
+        (
+            review.format("update the skill library. Be active"),
+            review.format("consider saving to memory if appropriate"),
+            review.format("tell me a joke"),
+            "<memory-context>a secret</memory-context> do it ",
+            "<MEMORY-CONTEXT> never closed",
+            "a </ memory-context > b",
+        )
+    ):
+        for role in ("user", "assistant", "system", "tool"):
+            name = f"told_{place}_{role}"
+            theirs.call("create_session", name, "cli")
+            for each in ((role, text), ("assistant", "reply"), ("user", "go on")):
+                theirs.call("append_message", name, *each)
+    names = [row[0] for row in theirs.sql("SELECT id FROM sessions WHERE id LIKE 'told_%'")]
+    rows = theirs.each("get_messages_as_conversation", names)
+    if version == "0.19.0":
+        assert differences(names, rows, ours.get_messages_as_conversation) == {}
+    else:  # before, a review was told again
+        assert {one[:6] for one in differences(names, rows, ours.get_messages_as_conversation)} <= {
+            "told_0",
+            "told_1",
+        }

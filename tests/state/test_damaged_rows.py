@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from session_core import SessionDB, SessionFilter
-from tests.homes import connect, fill, hermes_database, own_database
+from session_core import Corrupt, SessionDB, SessionFilter
+from tests.homes import add_session, connect, fill, hermes_database, own_database
 
 BAD = "fill_0_00001"
 DAMAGE = [
@@ -75,3 +75,33 @@ def test_a_session_is_as_active_as_the_last_of_its_times_that_are_times(path: Pa
         connection.execute("UPDATE messages SET timestamp = 'once' WHERE id = ?", (first,))
     with SessionDB(path, read_only=True) as db:
         assert db.summarize(BAD).last_active_at == last
+
+
+@pytest.mark.parametrize("kind", ["own", "hermes"])
+@pytest.mark.parametrize("message_id", [-7, 0, 2**62, 2**63 - 1])
+def test_a_damaged_id_is_nobodys_mistake(home_path: Path, kind: str, message_id: int) -> None:
+    path = home_path / "odd.db"
+    if kind == "own":
+        own_database(path)
+    else:
+        hermes_database(path, 22)
+    with connect(path) as connection:
+        add_session(connection, "s")
+        connection.execute(
+            "INSERT INTO messages (id, session_id, role, content, timestamp)"
+            " VALUES (?, 's', 'user', 'a wombat', 5.0)",
+            (message_id,),
+        )
+    with SessionDB(path) as db:
+        for given in ("wombat", "what is wombat nowhere"):
+            db.search(given)
+        db.search("wom", mode="substring")
+        db.list_sessions()
+        cursor = db.changes().cursor
+        assert db.changes(cursor).events == []
+        if message_id == 2**63 - 1:
+            with pytest.raises(Corrupt, match="highest id"):
+                db.append_message("s", "user", "more")
+        else:
+            db.append_message("s", "user", "more")
+            assert [event.text for event in db.changes(cursor).events] == ["more"]

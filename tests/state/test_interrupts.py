@@ -5,6 +5,7 @@ A signal handler is run where a function begins and where a call is over, so it 
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ import pytest
 
 from session_core import SessionDB
 from session_core.state import sqlite
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
+"""An interrupt right behind a connection's opening leaves it to be collected."""
 
 ENGINE = str(Path(sqlite.__file__).parent)
 WAIT_S = 20.0
@@ -36,6 +40,13 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
     "a transaction": in_a_transaction,
     "a look": lambda db: db.get_session("s"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Let what was left be collected here, not in a test that has nothing to do with it."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

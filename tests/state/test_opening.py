@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import pytest
 
 from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, holders
 from session_core.presence import sidecar
+from session_core.state.sqlite.handle import translate, uri_of
+from session_core.state.sqlite.opening import open_writer
 from tests.homes import connect, fill, hermes_database, own_database
 
 WAIT_S = 20.0
@@ -192,3 +195,40 @@ def test_a_crowd_that_read_at_once_leaves_few_connections(path: Path) -> None:
             reading.result(WAIT_S)
         assert 0 < len(db._open.readers) <= 8
         assert len(db.get_messages("fill_0_00001")) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        (r"\\server\share\state.db", "file:////server/share/state.db?mode=ro"),
+        (r"C:\Users\me\state.db", "file:///C:/Users/me/state.db?mode=ro"),
+    ],
+)
+def test_a_path_of_windows_is_opened_without_a_host(path: str, uri: str) -> None:
+    assert uri_of(PureWindowsPath(path), "mode=ro") == uri
+
+
+def test_a_writer_folds_its_log_back_for_good_where_a_sync_is_not_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_database(tmp_path / "state.db")
+    for system, full in (("linux", 0), ("darwin", 1)):
+        monkeypatch.setattr(sys, "platform", system)
+        handle = open_writer(tmp_path / "state.db", own=True)
+        assert handle.value("PRAGMA checkpoint_fullfsync") == full
+        handle.connection.close()
+
+
+def test_what_sqlite_says_of_a_damaged_name_is_corrupt(tmp_path: Path) -> None:
+    error = UnicodeDecodeError("utf-8", b"\xc1", 0, 1, "invalid start byte")
+    assert isinstance(translate(error, tmp_path), Corrupt)
+    path = tmp_path / "state.db"
+    hermes_database(path)
+    with connect(path) as connection:
+        connection.execute(
+            "CREATE TRIGGER odd BEFORE INSERT ON messages BEGIN INSERT INTO nowhaaaare VALUES (1);"
+            " END"
+        )
+    path.write_bytes(path.read_bytes().replace(b"nowhaaaare", b"nowh\xc1\xc2\xc3\xc4re"))
+    with SessionDB(path) as db, pytest.raises(Corrupt):
+        db.append_message("s", "user", "x", create={"source": "cli"})

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from session_core import Corrupt, SessionDB
-from session_core.state.sqlite import deletion, sizes_child
+from session_core.state.sqlite import deletion, sizes_child, upkeep
+from session_core.state.sqlite.handle import Handle
 from tests.homes import connect, hermes_database, own_database
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -323,3 +324,22 @@ def _locks() -> Iterator[str]:
         with suppress(FileNotFoundError):
             lines = info.read_text().splitlines()
             yield from (line.split(maxsplit=2)[2] for line in lines if line.startswith("lock:"))
+
+
+def test_a_recount_waits_for_rows_that_change_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, said = upkeep.count_session, iter(["y"])
+    with SessionDB(tmp_path / "state.db") as db, SessionDB(tmp_path / "state.db") as other:
+        db.append_message("s", "user", "x", create={"source": "cli"})
+
+        def count_slowly(handle: Handle, session_id: str) -> tuple[int, int, int]:
+            counted = count(handle, session_id)
+            for text in said:
+                other.append_message("s", "user", text)
+                other.put_session_fields("s", {"message_count": 9})
+            return counted
+
+        monkeypatch.setattr(upkeep, "count_session", count_slowly)
+        assert db.recount_session("s") is True
+        assert (db.get_session("s") or {})["message_count"] == 2

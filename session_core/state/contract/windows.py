@@ -26,7 +26,10 @@ class Windows(Protocol):
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
     ) -> list[dict[str, Any]]:
-        """Return what a model is sent: roles, content, tool calls and reasoning, all decoded."""
+        """Return what a model is sent: roles, content, tool calls and reasoning, all decoded.
+
+        Memory that was recalled for one call, and reviews of the conversation, are left out.
+        """
 
     def read_window(
         self,

@@ -97,7 +97,7 @@ def _encoded(name: str, value: Any) -> str | float | None:
     if name in _NUMBERS:
         return _number(name, value)
     if name in _JSON and isinstance(value, (Mapping, list)):
-        return dump(value)
+        return dump(value) if value else None
     if value is None or isinstance(value, int):  # a number of a chat, say, reads as its digits
         return value
     if not isinstance(value, str):

@@ -14,7 +14,7 @@ from session_core.errors import Conflict, Unsupported
 from session_core.models import AppendedMany, Revision
 from session_core.state import arguments
 from session_core.state.sqlite import blocks, index, messages, rows, sessions, trigram, upkeep
-from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("compaction")
@@ -209,10 +209,10 @@ def _copy(handle: Handle, ids: Sequence[int], session_id: str) -> list[int]:
     """Append live copies of messages to a session; return their ids."""
     flags = {"session_id": "?", "active": "1", "compacted": "0"}
     columns = [name for name in handle.columns("messages") if name != "id"]
-    names = ", ".join(f'"{name}"' for name in columns)
-    values = ", ".join(flags.get(name, f'"{name}"') for name in columns)
+    names = ", ".join(map(quoted, columns))
+    values = ", ".join(flags.get(name, quoted(name)) for name in columns)
     copy = f"INSERT INTO messages ({names}) SELECT {values} FROM messages WHERE id = ?"  # noqa: S608 -- columns that the table has
-    with rows.copying():
+    with rows.copying(), messages.numbering(handle):
         made = [
             cast("int", handle.connection.execute(copy, (session_id, each)).lastrowid)
             for each in ids
@@ -226,7 +226,7 @@ def _copy(handle: Handle, ids: Sequence[int], session_id: str) -> list[int]:
 def _take_back(handle: Handle, session_id: str, copies: Mapping[int, int]) -> int:
     """Write the columns of copies onto what they were copied from; return how many there were."""
     originals = list(copies)
-    names = ", ".join(f'"{name}"' for name in handle.columns("messages") if name != "id")
+    names = ", ".join(quoted(name) for name in handle.columns("messages") if name != "id")
     take = handle.sql(SQL["take_back"]).replace("COLUMNS", names)
     trigram.mend(handle, originals)
     index.forget(handle, originals)

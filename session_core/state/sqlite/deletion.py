@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from session_core.state import arguments
 from session_core.state.sqlite import blocks, index, lineage, sessions, trigram
-from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.handle import Handle, quoted
 
 SQL = blocks.load("upkeep")
 
@@ -154,8 +154,3 @@ def _removal(table: str, column: str) -> str:
     if table == "sessions":
         return f"UPDATE sessions SET {quoted(column)} = NULL WHERE {quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
     return f"DELETE FROM {quoted(table)} WHERE {quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
-
-
-def quoted(name: str) -> str:
-    """Return the name of a table or column for use in a statement."""
-    return '"' + name.replace('"', '""') + '"'

@@ -5,16 +5,16 @@ SELECT max(
 )
 
 -- name: get_anchor
-SELECT id, session_id, role, timestamp FROM messages WHERE id <= ? ORDER BY id DESC LIMIT 1
+SELECT id, session_id, role, timestamp FROM messages WHERE id BETWEEN 1 AND ? ORDER BY id DESC LIMIT 1
 
 -- name: get_message_anchor
 SELECT id, session_id, role, timestamp FROM messages WHERE id = ?
 
 -- name: list_last_sessions
-SELECT id FROM sessions ORDER BY rowid DESC LIMIT ?
+SELECT rowid AS place, id, started_at FROM sessions ORDER BY rowid DESC LIMIT ?
 
 -- name: get_session_place
-SELECT rowid FROM sessions WHERE id = ?
+SELECT rowid AS place, id, started_at FROM sessions WHERE id = ?
 
 -- name: list_started
 SELECT rowid AS place, id, started_at, title FROM sessions

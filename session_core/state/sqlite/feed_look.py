@@ -1,8 +1,8 @@
 """One look at one moment of the database: what was committed since a position.
 
 Messages are followed by their ids, which are never used twice; new sessions by the place of their
-row, which is looked up anew since a VACUUM may move it; ended ones by the time of their end, with a
-minute of overlap for those that were committed late.
+row, which a VACUUM may move and a session that is stored again has not; ended ones by the time of
+their end, with a minute of overlap for those that were committed late.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from session_core.state.sqlite.position import (
     ANCHORS,
     OVERLAP_S,
     Ends,
+    Known,
     Position,
     Row,
     message_check,
@@ -133,18 +134,26 @@ class Look:
         row = self._handle.row(SQL["get_anchor"], (after,))
         return None if row is None else (row["id"], message_check(row))
 
-    def _last_sessions(self) -> tuple[str, ...]:
-        return tuple(row[0] for row in self._handle.values(SQL["list_last_sessions"], (ANCHORS,)))
+    def _last_sessions(self) -> tuple[Known, ...]:
+        return tuple(map(Known.of, self._handle.rows(SQL["list_last_sessions"], (ANCHORS,))))
 
     def _place(self, position: Position) -> int | None:
         """Return behind which row new sessions are; None where nobody can tell any more."""
-        for session_id in position.sessions:
-            place = self._handle.value(SQL["get_session_place"], (session_id,))
-            if place is not None:
-                return int(place)
+        moved: list[tuple[int, int]] = []
+        for known in position.sessions:
+            row = self._handle.row(SQL["get_session_place"], (known.id,))
+            found = None if row is None else Known.of(row)
+            if found == known:
+                return known.place
+            if found is not None and found.check == known.check:
+                moved.append((found.place, known.place))
+        if _are_renumbered(moved):
+            return moved[0][0]
         return 0 if len(position.sessions) < ANCHORS else None
 
-    def _started(self, position: Position, limit: int) -> tuple[list[Event], tuple[str, ...], bool]:
+    def _started(
+        self, position: Position, limit: int
+    ) -> tuple[list[Event], tuple[Known, ...], bool]:
         place = self._place(position)
         if place is None:
             return [], self._last_sessions(), True
@@ -157,7 +166,7 @@ class Look:
         ]
         if len(rows) < limit:
             return events, self._last_sessions(), False
-        reported = [row["id"] for row in reversed(rows)]
+        reported = map(Known.of, reversed(rows))
         return events, tuple([*reported, *position.sessions][:ANCHORS]), False
 
     def _messages(self, position: Position, limit: int) -> tuple[list[Event], int]:
@@ -199,6 +208,13 @@ class Look:
         if self._mark is not None:
             return self._handle.values(SQL["list_ended"], (after,))
         return self._scans.ended(self._handle, after, self._state, at_once=at_once)
+
+
+def _are_renumbered(moved: list[tuple[int, int]]) -> bool:
+    """Whether rows that are elsewhere now were closed up, as a VACUUM does, with none between."""
+    places = [now for now, _ in moved]
+    closed_up = places == list(range(places[0], places[0] - len(places), -1)) if places else False
+    return len(moved) > 1 and closed_up and all(now < then for now, then in moved)
 
 
 def _mark(handle: Handle) -> str | None:

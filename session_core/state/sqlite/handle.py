@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, cast
 
@@ -93,6 +93,11 @@ class Handle:
         columns = self.columns(table)
         return bool(columns) if column is None else column in columns
 
+    def computed(self, table: str) -> set[str]:
+        """Return the columns of `table` that nobody can set, though its rows have them."""
+        found = self.values("SELECT name FROM pragma_table_xinfo(?)", (table,))
+        return {row[0] for row in found}.difference(self.columns(table))
+
     def sql(self, block: str) -> str:
         """Return a block with `{live}`, `{compacted}` and `{visible}` as this home tells them."""
         composed = self._composed.get(block)
@@ -168,7 +173,20 @@ class Snapshot:
 
 def file_uri(path: Path, mode: str) -> str:
     """Return the URI that opens `path`, with the characters escaped that a URI gives a meaning."""
-    return Path(os.path.abspath(path)).as_uri() + "?" + mode  # noqa: PTH100 -- no symlink resolved
+    return uri_of(Path(os.path.abspath(path)), mode)  # noqa: PTH100 -- no symlink resolved
+
+
+def uri_of(path: PurePath, mode: str) -> str:
+    """Return the URI of an absolute path: SQLite takes no host, so that of a share goes into it."""
+    uri = path.as_uri()
+    if not uri.startswith("file:///"):
+        uri = uri.replace("file://", "file:////", 1)
+    return f"{uri}?{mode}"
+
+
+def quoted(name: str) -> str:
+    """Return the name of a table or column for use in a statement."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def translate(error: Exception, path: Path) -> SessionError:
@@ -176,6 +194,8 @@ def translate(error: Exception, path: Path) -> SessionError:
 
     Its text is looked at and never passed on: it may hold what a row says.
     """
+    if isinstance(error, UnicodeDecodeError):  # what SQLite says itself has a damaged name in it
+        return _corrupt(path, name_of(error))
     text = str(error)
     for phrases, make in _TRANSLATIONS:
         if text.startswith(phrases):
@@ -196,6 +216,16 @@ def is_busy(error: Exception) -> bool:
     return isinstance(error, driver.library().OperationalError) and str(error).startswith(_LOCKED)
 
 
+FULL = "database or disk is full"
+"""What SQLite says where there is no room, or no id any more."""
+
+
+def _corrupt(path: Path, name: str) -> Corrupt:
+    return Corrupt(
+        f"{path} is damaged, encrypted or no database ({name}); restore it from a backup"
+    )
+
+
 _LOCKED = (
     "database is locked",
     "database table is locked",
@@ -208,7 +238,7 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
         lambda path, _: Busy(f"the database {path} is in use by another process; try again"),
     ),
     (
-        ("database or disk is full",),
+        (FULL,),
         lambda path, _: StorageFull(f"no room left for {path}; free some space, then try again"),
     ),
     (
@@ -218,9 +248,7 @@ _TRANSLATIONS: tuple[tuple[tuple[str, ...], Any], ...] = (
             "file is not a database",
             "file is encrypted",
         ),
-        lambda path, name: Corrupt(
-            f"{path} is damaged, encrypted or no database ({name}); restore it from a backup"
-        ),
+        _corrupt,
     ),
     (
         (

@@ -20,6 +20,8 @@ from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("indexing")
 
+MAX_ID = 2**63 - 1
+
 LAG = 1000
 """With so many messages above the mark the index is brought up to date."""
 

@@ -9,7 +9,7 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value
 INSERT INTO ms_index(ms_index) VALUES ('delete-all')
 
 -- name: get_top
-SELECT coalesce(max(id), 0) FROM messages
+SELECT max(coalesce(max(id), 0), 0) FROM messages
 
 -- name: list_tail
 SELECT id, content, tool_name, tool_calls FROM messages WHERE id > ? ORDER BY id LIMIT ?

@@ -13,11 +13,12 @@ from itertools import compress
 from math import isfinite
 from typing import Any, cast
 
-from session_core.errors import Conflict, InvalidInput, NotFound
+from session_core import driver
+from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.models import Appended, AppendedMany, MessageRow, Revision, Rewound
 from session_core.state import arguments, content
 from session_core.state.sqlite import blocks, index, sessions, trigram, upkeep
-from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.handle import FULL, Handle, quoted
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("messages")
@@ -145,13 +146,13 @@ class Messages(Store):
 
         Raises:
             NotFound: the session has no such message.
-            InvalidInput: it is not a live message of the user.
+            InvalidInput: it is no message of the user.
         """
 
         def step(handle: Handle) -> Rewound:
             target = _message_of(handle, session_id, target_message_id)
-            if target["role"] != "user" or target["active"] == 0:
-                raise InvalidInput(f"message {target_message_id} is no live message of the user")
+            if target["role"] != "user":
+                raise InvalidInput(f"message {target_message_id} is no message of the user")
             handle.touched(session_id)
             since = {"id": session_id, "since": target_message_id}
             with touching(handle, session_id, target_message_id):
@@ -251,15 +252,31 @@ def _delete(handle: Handle, session_id: str, which: str) -> int:
     return handle.run(handle.sql(SQL[f"delete_{which}"]), (session_id,))
 
 
+@contextmanager
+def numbering(handle: Handle) -> Iterator[None]:
+    """Rows get the next ids inside; where a damaged one took the last there is, SQLite is full."""
+    try:
+        yield
+    except driver.library().OperationalError as error:
+        counted = str(error).startswith(FULL) and handle.has("sqlite_sequence")
+        if counted and handle.value(SQL["is_numbered_to_the_end"]):
+            raise Corrupt(
+                "a damaged message has the highest id there is, behind which none can be stored; "
+                "restore the database from a backup"
+            ) from error
+        raise
+
+
 def insert(handle: Handle, session_id: str, encoded: list[dict[str, Any]]) -> list[int]:
     """Insert rows whose columns are encoded, and tell the search index."""
     ids: list[int] = []
-    for values in encoded:
-        statement, names = _statement(handle, tuple(values))
-        cursor = handle.connection.execute(
-            statement, [session_id, *(values[name] for name in names)]
-        )
-        ids.append(cast("int", cursor.lastrowid))
+    with numbering(handle):
+        for values in encoded:
+            statement, names = _statement(handle, tuple(values))
+            cursor = handle.connection.execute(
+                statement, [session_id, *(values[name] for name in names)]
+            )
+            ids.append(cast("int", cursor.lastrowid))
     if ids:
         index.appended(handle, ids[-1])
         odd = [trigram.has_nul(values["content"]) for values in encoded]
@@ -272,9 +289,9 @@ def _statement(handle: Handle, names: tuple[str, ...]) -> tuple[str, list[str]]:
     known = handle.cache.get(("insert", names))
     if known is None:
         here = [name for name in names if handle.has("messages", name)]
-        for name in set(names) - set(here) - set(_KNOWN):
+        for name in set(names) - set(here) - set(_KNOWN) - handle.computed("messages"):
             raise InvalidInput(f"unknown column {name!r} of a message")
-        columns = ", ".join(f'"{name}"' for name in ["session_id", *here])
+        columns = ", ".join(map(quoted, ["session_id", *here]))
         marks = ", ".join("?" * (len(here) + 1))
         known = f"INSERT INTO messages ({columns}) VALUES ({marks})", here  # noqa: S608 -- columns that the table has
         handle.cache["insert", names] = known

@@ -20,6 +20,11 @@ SELECT count(*) FROM messages WHERE session_id = ? AND {live}
 -- name: get_platform_message
 SELECT 1 FROM messages WHERE session_id = ? AND platform_message_id = ? LIMIT 1
 
+-- name: is_numbered_to_the_end
+SELECT 9223372036854775807 IN (
+    SELECT max(id) FROM messages UNION ALL SELECT seq FROM sqlite_sequence WHERE name = 'messages'
+)
+
 -- name: count_appended
 UPDATE sessions SET message_count = coalesce(message_count, 0) + :messages,
     tool_call_count = coalesce(tool_call_count, 0) + :tool_calls

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import uuid
@@ -91,6 +92,8 @@ def open_writer(path: Path, *, own: bool) -> Handle:
     trust = "trusted_schema=ON"
     for pragma in ("foreign_keys=ON", "wal_autocheckpoint=0", "synchronous=FULL", trust):
         handle.connection.execute(f"PRAGMA {pragma}")
+    if sys.platform == "darwin":  # where a sync alone leaves it in the cache of the disk
+        handle.connection.execute("PRAGMA checkpoint_fullfsync=ON")
     if own:
         handle.connection.execute(f"PRAGMA journal_size_limit={_LOG_KEPT_BYTES}")
     return handle

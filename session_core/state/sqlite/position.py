@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from session_core.errors import InvalidInput
 from session_core.state import cursors
@@ -22,6 +22,19 @@ Row = tuple[Any, ...]
 
 _KIND = "changes"
 _MOST_REPORTED = 400
+
+
+class Known(NamedTuple):
+    """A session that was reported, and where its row was: one that was stored anew has another."""
+
+    id: str
+    place: int
+    check: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Known:
+        """Return what a session is recognised by."""
+        return cls(row["id"], row["place"], _hashed(row["started_at"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +80,7 @@ class Position:
     mark: str | None
     after: int
     anchor: tuple[int, str] | None
-    sessions: tuple[str, ...]
+    sessions: tuple[Known, ...]
     ends: Ends
 
     def encode(self) -> str:
@@ -127,7 +140,7 @@ class Position:
             mark=None if mark is None else _text(mark),
             after=_integer(after),
             anchor=anchor,
-            sessions=tuple(map(_text, sessions)),
+            sessions=tuple(_known(*known) for known in sessions),
             ends=Ends((float(ended_at), _text(session_id)), frozenset(map(_text, reported))),
         )
 
@@ -147,6 +160,10 @@ def _digest(row: Row) -> str:
 
 def _hashed(*parts: Any) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:10]
+
+
+def _known(session_id: Any, place: Any, check: Any) -> Known:
+    return Known(_text(session_id), _integer(place), _text(check))
 
 
 def _text(value: Any) -> str:

@@ -1,8 +1,9 @@
 """The newest sessions by their last message, kept true at the cost of what has changed.
 
 The first answer looks at every session once. Afterwards only messages that came since are looked
-at, the sessions of the list itself are asked again, and sessions that were stored since come in by
-their row ids. When more has changed than that can tell, everything is looked at again.
+at, the sessions of the list itself are asked again, sessions that were stored since come in by
+their row ids, and those that have lost their messages by when they began. When more has changed
+than that can tell, everything is looked at again.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Recency:
             (active_at, session_id) for session_id, active_at in found if active_at is not None
         ]
         oldest = active[-1][0] if len(active) == KEPT else float("-inf")
-        empty = handle.values(self._sql["list_newest_empty"], {"oldest": oldest, "rows": KEPT})
+        empty = self._empty(handle, oldest)
         active += [(started_at, session_id) for session_id, started_at in empty]
         self._whole = len(active) < KEPT
         self._newest = _sorted(active)
@@ -77,6 +78,8 @@ class Recency:
         members = {session_id for _, session_id in self._newest}
         members |= {row[0] for row in handle.values(self._sql["list_newer"], since)}
         members |= {row[0] for row in handle.values(self._sql["list_stored_since"], (rowid,))}
+        if not self._whole:
+            members |= {row[0] for row in self._empty(handle, oldest[0])}
         members = {member for member in members if isinstance(member, str)}
         found = [
             (active_at, member)
@@ -91,6 +94,11 @@ class Recency:
         self._last_message = last
         self._last_session = self._latest_session(handle)
         return self._whole or len(self._newest) >= KEPT // 2
+
+    def _empty(self, handle: Handle, oldest: float) -> list[tuple[str, float]]:
+        """Return the newest sessions without messages, perhaps any more, that began late enough."""
+        bounds = {"oldest": oldest, "rows": KEPT}
+        return handle.values(self._sql["list_newest_empty"], bounds)
 
     def _latest_session(self, handle: Handle) -> tuple[int, str]:
         found = handle.values(self._sql["get_last_session"])

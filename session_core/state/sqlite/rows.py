@@ -9,7 +9,7 @@ from typing import Any
 from session_core import driver
 from session_core.errors import InvalidInput, Unsupported
 from session_core.state.sqlite import blocks, deletion, routes, sessions
-from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("rows")
@@ -38,7 +38,7 @@ class Rows(Store):
             given = {"started_at": self._clock(), **fields, "id": to_session_id}
             row = {**sessions.require(handle, session_id), **given}
             values = {name: value for name, value in row.items() if name not in without}
-            _require_columns(handle, "sessions", values)
+            values = _settable(handle, "sessions", values)
             with copying():
                 handle.run(_insert("sessions", values), list(values.values()))
 
@@ -50,11 +50,11 @@ class Rows(Store):
             raise InvalidInput("what is put back is a mapping of columns without the id")
 
         def step(handle: Handle) -> bool:
-            _require_columns(handle, "sessions", fields)
-            quoted = {f'"{name}"': value for name, value in fields.items()}
-            if not quoted:
+            values = _settable(handle, "sessions", fields)
+            if not values:
                 return sessions.get(handle, session_id) is not None
-            return sessions.update(handle, session_id, quoted)
+            columns = {quoted(name): value for name, value in values.items()}
+            return sessions.update(handle, session_id, columns)
 
         return self._write(step)
 
@@ -83,9 +83,9 @@ class Rows(Store):
         """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
 
         def step(handle: Handle) -> None:
-            _require_columns(handle, _ROUTES, row)
+            values = _settable(handle, _ROUTES, row)
             routes.delete(handle, row["scope"], row["session_key"])
-            handle.run(_insert(_ROUTES, row), list(row.values()))
+            handle.run(_insert(_ROUTES, values), list(values.values()))
 
         self._write(step)
 
@@ -105,16 +105,19 @@ def copying() -> Iterator[None]:
         ) from error
 
 
-def _require_columns(handle: Handle, table: str, row: Mapping[str, Any]) -> None:
+def _settable(handle: Handle, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a row can be put back: what the table computes is not."""
+    computed = handle.computed(table)
     for name in row:
-        if not handle.has(table, name):
+        if name not in computed and not handle.has(table, name):
             raise InvalidInput(f"no column {name!r} in {table} to put that into")
+    return {name: value for name, value in row.items() if name not in computed}
 
 
 def _insert(table: str, row: Mapping[str, Any]) -> str:
-    names = ", ".join(f'"{name}"' for name in row)
+    names = ", ".join(map(quoted, row))
     return f'INSERT INTO "{table}" ({names}) VALUES ({", ".join("?" * len(row))})'  # noqa: S608 -- columns that the table has
 
 
 def _select(table: str, column: str) -> str:
-    return f"SELECT * FROM {deletion.quoted(table)} WHERE {deletion.quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted
+    return f"SELECT * FROM {quoted(table)} WHERE {quoted(column)} = ?"  # noqa: S608 -- from the schema, quoted

@@ -47,6 +47,8 @@ class Search(Store):
     ) -> SearchResult:
         """Find messages by words, phrases, prefixes, AND, OR, NOT, or by a substring.
 
+        Without a status archived ones are left out, unless `session` names one.
+
         Raises:
             InvalidInput: an argument is none of those that there are, or the cursor is of another
                 search.

@@ -56,6 +56,8 @@ def condition(handle: Handle, request: Request) -> tuple[str, dict[str, Any]]:
         sessions.require(handle, request.session)
     of_tip = request.status in tuple(_OF_TIP)
     status = cast("Status | None", None if of_tip else request.status)
+    if request.session is not None and request.status is None:
+        status = "all"  # who names a session means it, though it is put away
     where = SessionFilter(source=request.source, project=request.project, status=status)
     text, values = filters.compose(handle, where)
     conditions = [text]

@@ -97,7 +97,8 @@ class Run:
 
     def _top(self) -> int:
         """Return above which message there is nothing to look for."""
-        return (self.high or index.top(self.handle)) + 1
+        # The highest id there is, which only damage leaves, has no number above it.
+        return min(self.high or index.top(self.handle), index.MAX_ID - 1) + 1
 
     def _page(
         self, stage: Stage, place: Place, limit: int

@@ -19,7 +19,7 @@ from session_core import driver
 from session_core.models import Sizes
 from session_core.presence import sidecar
 from session_core.state.sqlite import blocks
-from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.handle import Handle, quoted
 
 SQL = blocks.load("checks")
 
@@ -150,10 +150,8 @@ class _Sample:
 def _sample(handle: Handle, table: str) -> _Sample:
     columns = handle.columns(table)
     length = "octet_length({0})" if _has_octet_length() else "length(CAST({0} AS BLOB))"
-    sizes = ", ".join(
-        _STORED.format(_quoted(name), length.format(_quoted(name))) for name in columns
-    )
-    name = _quoted(table)
+    sizes = ", ".join(_STORED.format(quoted(name), length.format(quoted(name))) for name in columns)
+    name = quoted(table)
     try:
         low = handle.value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
         high = handle.value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
@@ -194,7 +192,7 @@ def _index_bytes(handle: Handle, sample: _Sample, index: str, partial: int) -> f
 
 def _index_blocks(handle: Handle, table: str) -> int:
     """Count the blocks of a search index: those of a segment have successive numbers."""
-    name = _quoted(table)
+    name = quoted(table)
     first_after = f"SELECT min(id) FROM {name} WHERE id >= ?"  # noqa: S608 -- from the schema, quoted
     last_before = f"SELECT max(id) FROM {name} WHERE id < ?"  # noqa: S608 -- from the schema, quoted
     blocks_count = 1
@@ -207,7 +205,3 @@ def _index_blocks(handle: Handle, table: str) -> int:
         blocks_count += last - first + 1
         first = handle.value(first_after, (begin + _SEGMENT,))
     return blocks_count
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -181,7 +181,7 @@ class Store:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except driver.library().Error as error:
+        except (driver.library().Error, UnicodeDecodeError) as error:
             translated = translate(error, self.path)
             if isinstance(translated, Busy):
                 translated = self._busy()

@@ -13,14 +13,12 @@ from typing import Any
 
 from session_core.errors import InvalidInput, NotFound
 from session_core.models import View, Window
-from session_core.state import arguments, content
-from session_core.state.sqlite import blocks, carried, lineage, messages, sessions
+from session_core.state import arguments, content, replay
+from session_core.state.sqlite import blocks, carried, index, lineage, messages, sessions
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("windows")
-
-MAX_ID = 2**63 - 1
 
 _STATES: dict[View, tuple[str, ...]] = {"live": ("live",), "full": ("live", "compacted")}
 _SPARSE_FIELDS = (
@@ -70,14 +68,17 @@ class Windows(Store):
                 return finder.around(around, limit)
             if after is not None:
                 return finder.after(after, limit)
-            return finder.before(MAX_ID if before is None else before, limit)
+            return finder.before(index.MAX_ID if before is None else before, limit)
 
         return self._read(look)
 
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
     ) -> list[dict[str, Any]]:
-        """Return what a model is sent: roles, content, tool calls and reasoning, all decoded."""
+        """Return what a model is sent: roles, content, tool calls and reasoning, all decoded.
+
+        Memory that was recalled for one call, and reviews of the conversation, are left out.
+        """
         block = SQL["list_whole_conversation" if include_inactive else "list_live_conversation"]
 
         def look(handle: Handle) -> list[dict[str, Any]]:
@@ -87,7 +88,7 @@ class Windows(Store):
             rows = handle.rows(handle.sql(block), (json.dumps(members),))
             if include_ancestors:
                 rows = _without_copies(handle, rows)
-            return [_as_sent(row) for row in rows]
+            return list(replay.without_reviews(_as_sent(row) for row in rows))
 
         return self._read(look)
 
@@ -105,7 +106,7 @@ class _Finder:
 
     def before(self, edge: int, limit: int) -> Window:
         ids = self._take("before", edge, limit + 1)
-        later = edge < MAX_ID and self._has("after", edge - 1)
+        later = edge < index.MAX_ID and self._has("after", edge - 1)
         return self._window(ids[:limit], more_before=len(ids) > limit, more_after=later)
 
     def after(self, edge: int, limit: int) -> Window:
@@ -177,7 +178,7 @@ def _as_sent(row: dict[str, Any]) -> dict[str, Any]:
     body = content.decode(row["content"])
     role = row["role"]
     if role in ("user", "assistant") and isinstance(body, str):
-        body = body.strip()
+        body = replay.said(body)
     message: dict[str, Any] = {"role": role, "content": body}
     row["tool_calls"] = content.decode_json(row.get("tool_calls"))
     message |= {name: row[name] for name in _SPARSE_FIELDS if row.get(name)}
