@@ -7,16 +7,23 @@ import errno
 import glob
 import itertools
 import os
+import random
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from session_core.errors import Busy
 
 try:
     import fcntl
 except ImportError:  # Windows has none, and a store without a database there has one process
     fcntl = None  # type: ignore[assignment]
 
+_PATIENCE_S = 5.0
+"""Who holds a lock for so long has stopped."""
+
+_POLL_S = 0.01
 _REPLACE_TRIES = 10
 _REPLACE_WAIT_S = 0.05
 _NO_SUCH_SYNC = (errno.EINVAL, errno.ENOTSUP)
@@ -49,15 +56,34 @@ def write_atomic(path: Path, parts: Iterable[bytes], *, prefix: str, mode: int =
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock file against other processes; it stays, and the lock goes with the process."""
+    """Hold a lock file against other processes; it stays, and the lock goes with the process.
+
+    Raises:
+        Busy: somebody else has held it for so long.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        _lock(descriptor, path, time.monotonic() + _PATIENCE_S)
+        try:
+            yield
+        finally:
+            if fcntl is not None:  # a child that was forked meanwhile has the descriptor open too
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path, deadline: float) -> None:
+    while fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise Busy(f"{path} is held by somebody else; try again") from None
+            time.sleep(random.uniform(0, _POLL_S))  # noqa: S311 -- jitter, not a secret
+        else:
+            return
 
 
 def set_aside(path: Path, now: float) -> Path:

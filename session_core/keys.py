@@ -104,6 +104,8 @@ class SessionSource:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.platform, str) or not self.platform.strip():
+            raise InvalidInput("a source has a platform; one of a plugin is any name")
         self.platform = as_platform(self.platform)
         self.chat_id = as_text(self.chat_id) or ""
 

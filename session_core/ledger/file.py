@@ -43,11 +43,15 @@ class File:
         patience_s: float,
         *,
         schema: str = "schema",
+        name: str = "ledger",
+        lost: str = "what was in this trash is lost with it",
     ) -> None:
         self._find = find
         self._make = make
         self._patience_s = patience_s
         self._schema = schema
+        self._name = name
+        self._lost = lost
         self._lock = threading.Lock()
         self._handle: Handle | None = None
         self._writable = False
@@ -63,8 +67,8 @@ class File:
             handle = self._opened(path, writable=False) if path and size(path) else None
             if path is None or handle is None:
                 return self._look_at_nothing(look)
-            with _errors(path), handle.snapshot():
-                return look(handle) if _is_made(handle, path) else self._look_at_nothing(look)
+            with self._errors(path), handle.snapshot():
+                return look(handle) if self._is_made(handle, path) else self._look_at_nothing(look)
 
     def write(self, step: Callable[[Handle], T]) -> T:
         """Run `step` in a transaction that is durable when this returns."""
@@ -73,7 +77,7 @@ class File:
             self._require_open()
             path = self._make()
             handle = self._opened(path, writable=True)
-            with _errors(path):
+            with self._errors(path):
                 result = self._change(handle, path, step)
             if size(Path(f"{path}-wal")) > _LONG_LOG_BYTES:
                 _fold_back(handle)
@@ -83,7 +87,7 @@ class File:
         handle.connection.rollback()  # of one that an interrupt has cut short
         try:
             patiently(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
-            if not _is_made(handle, path):
+            if not self._is_made(handle, path):
                 for statement in blocks.statements(self._schema, PACKAGE):
                     handle.run(statement)
             result = step(handle)
@@ -115,11 +119,11 @@ class File:
 
     def _require_own_process(self) -> None:
         if self._pid != os.getpid():
-            raise Unsupported("a ledger that was opened before a fork; open it in the child")
+            raise Unsupported(f"a {self._name} that was opened before a fork; open it in the child")
 
     def _require_open(self) -> None:
         if self._closed:
-            raise InvalidInput("this ledger is closed; open it again")
+            raise InvalidInput(f"this {self._name} is closed; open it again")
 
     def _opened(self, path: Path, *, writable: bool) -> Handle:
         """Return the connection; a file that another has taken the place of is left behind."""
@@ -127,7 +131,7 @@ class File:
         if handle is not None and handle.file == identity(path) and self._writable >= writable:
             return handle
         self._forget()
-        with _errors(path):
+        with self._errors(path):
             handle = self._handle = self._prepare(path) if writable else _connect(path, "ro")
         handle.file, self._writable = identity(path), writable
         return handle
@@ -152,6 +156,32 @@ class File:
             raise
         return handle
 
+    def _is_made(self, handle: Handle, path: Path) -> bool:
+        """Whether the tables are there; a file that is not for us is refused."""
+        if handle.value("SELECT count(*) FROM sqlite_master") == 0:
+            return False
+        if handle.value("PRAGMA application_id") != _APPLICATION:
+            raise Corrupt(f"{path} is no {self._name}; move it away, and another is made")
+        if handle.value("PRAGMA user_version") > _VERSION:
+            raise Unsupported(f"{path} was written by a newer version of this program; update it")
+        return True
+
+    @contextmanager
+    def _errors(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except driver.library().Error as error:
+            raise self._translated(error, path) from error
+
+    def _translated(self, error: Exception, path: Path) -> SessionError:
+        translated = translate(error, path)
+        if isinstance(translated, Corrupt) or "unsupported file format" in str(error):
+            return Corrupt(
+                f"the {self._name} {path} is damaged or no database: move it away, and another is "
+                f"made at the next change; the home is untouched, but {self._lost}"
+            )
+        return translated
+
     def _forget(self) -> None:
         handle, self._handle = self._handle, None
         if handle is not None:
@@ -170,38 +200,9 @@ def _connect(path: Path, mode: str) -> Handle:
     return Handle(connection)
 
 
-def _is_made(handle: Handle, path: Path) -> bool:
-    """Whether the tables are there; a file that is not for us is refused."""
-    if handle.value("SELECT count(*) FROM sqlite_master") == 0:
-        return False
-    if handle.value("PRAGMA application_id") != _APPLICATION:
-        raise Corrupt(f"{path} is no ledger; move it away, and another is made")
-    if handle.value("PRAGMA user_version") > _VERSION:
-        raise Unsupported(f"{path} was written by a newer version of this program; update it")
-    return True
-
-
 def _fold_back(handle: Handle) -> None:
     """Empty the log; where somebody else is in the way, the next change does it."""
     with suppress(driver.library().Error):
         handle.connection.execute("PRAGMA busy_timeout=0")
         handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     handle.connection.execute(f"PRAGMA busy_timeout={int(_WAIT_S * 1000)}")
-
-
-@contextmanager
-def _errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except driver.library().Error as error:
-        raise _translated(error, path) from error
-
-
-def _translated(error: Exception, path: Path) -> SessionError:
-    translated = translate(error, path)
-    if isinstance(translated, Corrupt) or "unsupported file format" in str(error):
-        return Corrupt(
-            f"the ledger {path} is damaged or no database: move it away, and another is made at "
-            "the next change; the home is untouched, but what was in this trash is lost with it"
-        )
-    return translated

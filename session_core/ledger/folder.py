@@ -156,9 +156,12 @@ def _may_be_one(home: str | None, other: str | None) -> bool:
 
 
 def _free(here: Bound) -> Path:
-    """Return the folder for a home, which another home of this path and inode may have already."""
+    """Return the folder for a home, which another home of this path and inode may have already.
+
+    Where this home has it, another process has made it just now.
+    """
     taken = _read(here.folder)
-    if taken is None or here.home is None:
+    if taken is None or here.home is None or _may_be_one(taken.home, here.home):
         return here.folder
     return here.folder.with_name(f"{here.folder.name}-{here.home[:_HOME_LENGTH]}")
 

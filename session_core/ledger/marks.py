@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from session_core.errors import SessionError
+from session_core.errors import InvalidInput, SessionError
 from session_core.home import DATABASE
 from session_core.isolated import Report, log_fault
 from session_core.ledger.file import PACKAGE, File
@@ -35,9 +35,9 @@ _YOUNG_S = 86_400.0
 def keep_marks(store: SessionStore, db: StateDatabase, report: Report = log_fault) -> None:
     """Let what a store tells be known after a restart, and to other processes."""
     if db.folder is not None and type(store.marks) is Marks:
-        folder, scope = StateFolder(db.folder / DATABASE), str(store.folder.resolve())
+        folder = StateFolder(db.folder / DATABASE)
         folder.know(HERMES)  # a store asks marks of no other home
-        store.marks = KeptMarks(folder, scope, report=report)
+        store.marks = KeptMarks(folder, _scope_of(store.folder, db.folder), report=report)
 
 
 class KeptMarks(Marks):
@@ -62,7 +62,7 @@ class KeptMarks(Marks):
         """Return what is noted of a session, by whatever process."""
         with self._reporting():
             stored = self._file.read(lambda rows: rows.value(SQL["get_mark"], self._of(session_id)))
-            return _parsed(stored) | super().get(session_id)
+            return _merged(self._parsed(stored), super().get(session_id))
         return super().get(session_id)
 
     def change(self, session_id: str, change: Change) -> bool:
@@ -71,14 +71,17 @@ class KeptMarks(Marks):
 
         def step(rows: Handle) -> bool:
             stored = rows.value(SQL["get_mark"], self._of(session_id))
-            noted = change(_parsed(stored) | beside)
+            noted = change(_merged(self._parsed(stored), beside))
             if noted is not None:
                 values = {"noted": json.dumps(noted), "now": self._clock()}
                 rows.run(SQL["put_mark"], self._of(session_id) | values)
             return noted is not None
 
         with self._reporting():
-            return self._file.write(step)
+            changed = self._file.write(step)
+            if changed:  # what could not be written before now is
+                super().forget(session_id)
+            return changed
         return super().change(session_id, change)
 
     def forget(self, session_id: str) -> None:
@@ -103,7 +106,14 @@ class KeptMarks(Marks):
         closed.close()
 
     def _new_file(self) -> File:
-        return File(self._find, self._make, _PATIENCE_S, schema="marks_schema")
+        return File(
+            self._find,
+            self._make,
+            _PATIENCE_S,
+            schema="marks_schema",
+            name="file of marks",
+            lost="what was told of ends could be told once more",
+        )
 
     def _find(self) -> Path | None:
         folder = self._folder.find()
@@ -120,10 +130,32 @@ class KeptMarks(Marks):
     def _reporting(self) -> Iterator[None]:
         try:
             yield
-        except SessionError as error:
+        except (SessionError, OSError) as error:
             self._report("what was told of a session is known to this process alone", error)
 
+    def _parsed(self, stored: str | None) -> Noted:
+        """Return what a mark says; a broken one says nothing, and the next takes its place."""
+        try:
+            noted: Noted = json.loads(stored) if stored else {}
+            told = noted.get("told", [])
+            if isinstance(told, list) and all(isinstance(used_at, str) for used_at in told):
+                return noted
+            error: Exception = InvalidInput("what was told is a list of times")
+        except (ValueError, AttributeError, RecursionError) as broken:
+            error = broken
+        self._report("a mark of what was told of a session cannot be read", error)
+        return {}
 
-def _parsed(stored: str | None) -> Noted:
-    noted: Noted = json.loads(stored) if stored else {}
-    return noted
+
+def _scope_of(routes: Path, home: Path) -> str:
+    """Return the name of a folder of routes, by which it is known also where its home has moved."""
+    there, here = routes.resolve(), home.resolve()
+    return str(there.relative_to(here) if there.is_relative_to(here) else there)
+
+
+def _merged(stored: Noted, beside: Noted) -> Noted:
+    """Return what is noted in the file, and by this process where it could not be."""
+    if not beside:
+        return stored
+    told = dict.fromkeys([*stored.get("told", []), *beside.get("told", [])])
+    return stored | beside | {"told": list(told)}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from session_core.errors import InvalidInput
 from session_core.isolated import Report, log_fault, off_loop
 from session_core.keys import platform_of
 from session_core.routing.entries import SessionEntry
@@ -47,11 +48,19 @@ class ExpiryWatcher:
         self._report = report
         self._clock = clock
         self._stopped = threading.Event()
+        self._ran = False
         self._failures: dict[tuple[str, str], int] = {}
         self._pruned_at: float | None = None
 
     async def run(self) -> None:
-        """Tick until `stop` is called or the task is cancelled."""
+        """Tick until `stop` is called or the task is cancelled.
+
+        Raises:
+            InvalidInput: it has run before, or does.
+        """
+        if self._ran:
+            raise InvalidInput("a watcher runs once; make another one")
+        self._ran = True
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._wait_for_stop, group.cancel_scope)

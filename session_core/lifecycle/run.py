@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from session_core.context import child_env, session_context, set_current_session_id
 from session_core.errors import Conflict, InvalidInput, NotFound, SessionError
 from session_core.keys import SessionSource, platform_of
+from session_core.lifecycle.continuing import check_continues
 from session_core.lifecycle.slots import NOTHING
 from session_core.models import Appended, AppendedMany
 from session_core.routing.entries import SessionEntry
@@ -101,10 +102,16 @@ class Run:
         The route, its saved copies, the context and the cache agree when this returns. An id that
         is the same writes nothing, and neither does a run that is superseded: somebody has said
         meanwhile in which session the chat is.
+
+        Raises:
+            InvalidInput: the id is not safe, or the session is that of another chat.
+            NotFound: there is no such session.
         """
         old = self.session_id
         if new_session_id == old:
             return
+        if not self.superseded:
+            check_continues(self._store, self._db, self.session_key, old, new_session_id)
         self._go_to(new_session_id)
         if self.turn is not None and not self.superseded:
             self.turn.moved(old, new_session_id)

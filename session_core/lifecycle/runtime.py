@@ -116,16 +116,13 @@ class SessionRuntime(Turns):
         if viewer and platform not in VIEWERS:
             return None
         self._cut_off(at_work)
-        if not _is_ended(row) and self._takes_end(session_key, session_id):
-            self.hooks.once(
-                "on_session_finalize", session_id=session_id, platform=platform, reason=end_reason
-            )
+        if not _is_ended(row):
+            self._tell_end(session_key, session_id, platform, end_reason)
         self._leave(session_key)
         for run in at_work:
             run.closed_as = end_reason
         self.db.end_session(session_id, end_reason)
-        with self._reporting(f"the session of {session_key} could be finalized a second time"):
-            self.store.set_end_told(session_key, session_id)
+        self._note_end(session_key, session_id)
         self.cache.evict(session_key)
         return session_id
 
@@ -144,13 +141,9 @@ class SessionRuntime(Turns):
         left = self._at_work.drain(drain_s)
         for key, runs in left.items():
             self._cut_off(runs)
-            self._takes_end(key, runs[-1].session_id)
-            self.hooks.once(
-                "on_session_finalize",
-                session_id=runs[-1].session_id,
-                platform=runs[-1].platform,
-                reason="shutdown",
-            )
+            session_id = runs[-1].session_id
+            self._tell_end(key, session_id, runs[-1].platform, "shutdown")
+            self._note_end(key, session_id)
         for key in set(marked).difference(left):
             self._unmark(key)
         self.cache.clear()
@@ -204,15 +197,27 @@ class SessionRuntime(Turns):
         for run in runs:
             self._end(run, completed=False, interrupted=True)
 
+    def _tell_end(self, session_key: str, session_id: str, platform: str, reason: str) -> None:
+        if self._takes_end(session_key, session_id):
+            self.hooks.once(
+                "on_session_finalize", session_id=session_id, platform=platform, reason=reason
+            )
+
     def _takes_end(self, session_key: str, session_id: str) -> bool:
         """Whether the end of a session is told here, and not by another process.
 
-        Where that cannot be asked it is told, better twice than never.
+        Who has led the chat elsewhere has told the end of what he ended. Where that cannot be
+        asked it is told, better twice than never.
         """
         with self._reporting(f"the session of {session_key} could be finalized a second time"):
             if self.store.peek_session_id(session_key) == session_id:
                 return self.store.claim_end(session_key, session_id)
+            return not _is_ended(self.db.get_session(session_id))
         return True
+
+    def _note_end(self, session_key: str, session_id: str) -> None:
+        with self._reporting(f"the session of {session_key} could be finalized a second time"):
+            self.store.set_end_told(session_key, session_id)
 
     def _mark(self, session_key: str) -> bool:
         with self._reporting(f"{session_key} could not be marked as interrupted"):

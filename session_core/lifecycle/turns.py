@@ -15,7 +15,7 @@ from typing import Any
 from session_core.errors import InvalidInput, NotFound, SessionError
 from session_core.hooks import Hooks
 from session_core.isolated import Report, log_fault, off_loop
-from session_core.keys import SessionSource
+from session_core.keys import SessionSource, check_session_id
 from session_core.lifecycle.agent_cache import AgentCache
 from session_core.lifecycle.at_work import AtWork
 from session_core.lifecycle.calling import called, settled
@@ -57,7 +57,7 @@ class Turns:
         self.cache: AgentCache[Agent] = AgentCache(state, report=report) if cache is None else cache
         self._build = build
         self._signature = signature
-        self._report = report
+        self._report = store.report = report
         self._at_work = AtWork()
         self._titles = PendingTitles(state, report)
         if state.kind == "hermes":
@@ -231,9 +231,8 @@ class Turns:
         return Reply(text, run.session_id, run.session_key, superseded, failed)
 
     def _write_back(self, run: Run, told: Mapping[str, Any], *, whole: bool) -> None:
-        goes_on_in = told.get("session_id")
-        if goes_on_in and self.db.get_compression_tip(goes_on_in) != run.session_id:
-            run.follow(goes_on_in)
+        with self._reporting(f"{run.session_key} does not follow its agent"):
+            self._follow(run, told.get("session_id"))
         if not run.superseded:
             run.catch_up()
         if run.superseded:
@@ -247,6 +246,18 @@ class Turns:
         run.token = None
         if whole:
             self._titles.apply(run.session_key, run.session_id)
+
+    def _follow(self, run: Run, goes_on_in: str | None) -> None:
+        """Go where the agent says that it is; one that is elsewhere is kept no longer."""
+        if not goes_on_in:
+            return
+        try:
+            if self.db.get_compression_tip(check_session_id(goes_on_in)) != run.session_id:
+                run.follow(goes_on_in)
+        except (InvalidInput, NotFound):
+            if run.turn is not None:
+                run.turn.forget()
+            raise
 
     @contextmanager
     def _reporting(self, what: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from session_core.errors import Conflict, NotFound
-from session_core.keys import SessionSource
+from session_core.keys import SessionSource, check_session_id
 from session_core.models import SessionRow
 from session_core.routing import policies, recovery
 from session_core.routing.deciding import Beside
@@ -41,11 +41,11 @@ class Arrivals(Expiry):
             forced = force_new and (same or entry.created_at < arrived_at)
             return self._arrive(key, source, entry, force_new=forced)
 
-        self._told.turn = turn
+        outer, self._told.turn = self._told.turn, None if turn is None else (key, turn)
         try:
             return self._deciding(key, decide)
         finally:
-            self._told.turn = None
+            self._told.turn = outer
 
     def reset_session(
         self, session_key: str, display_name: str | None = None
@@ -65,8 +65,10 @@ class Arrivals(Expiry):
         """Put a chat into a session that is there already, which is reopened.
 
         Raises:
+            InvalidInput: its id is not safe.
             NotFound: there is no such session.
         """
+        check_session_id(target_session_id)
 
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
             if entry is None:

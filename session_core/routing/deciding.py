@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from session_core.errors import Conflict, InvalidInput
 from session_core.hooks import Hooks
+from session_core.isolated import Report, log_fault
 from session_core.keys import SessionSource, build_session_key, platform_of
 from session_core.routing import gateways
 from session_core.routing.entries import SessionEntry
@@ -65,6 +66,7 @@ class Deciding:
         self.config = config
         self.db = db
         self.hooks = hooks
+        self.report: Report = log_fault
         self._folder = Path(sessions_dir)
         self._homes = gateways.homes_of(self._folder, db.folder if db else None)
         home = self._homes[-1]
@@ -86,7 +88,13 @@ class Deciding:
             self._copies = File(self._folder, explained=db is None or db.kind != "hermes")
 
     def key_of(self, source: SessionSource) -> str:
-        """Return the key of a chat."""
+        """Return the key of a chat.
+
+        Raises:
+            InvalidInput: what is given is no source.
+        """
+        if not isinstance(source, SessionSource):
+            raise InvalidInput("a message comes from a SessionSource")
         return build_session_key(
             source,
             group_sessions_per_user=self.config.group_sessions_per_user,
@@ -136,7 +144,7 @@ class Deciding:
                 finally:
                     self._told.together = None
         for tell in step.afterwards:
-            tell()
+            self._do(tell)
 
     def _change(
         self,
@@ -159,36 +167,51 @@ class Deciding:
 
         Hooks are told once it is stored, when the next caller may decide already.
         """
+        check_is_key(key)
         self._ready(key)
-        step = self._told.together
-        with self._flights.of(key):
-            for left in reversed(range(1 if step else _TRIES)):
-                self._told.afterwards = []
-                try:
-                    decided = decide(self._copies.get(key))
-                    break
-                except Conflict:
-                    if not left:
-                        raise
-                time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
-        for tell in self._told.afterwards:
+        afterwards: list[Callable[[], object]] = []
+        # What is asked while it is decided may decide about another chat.
+        outer, self._told.afterwards = self._told.afterwards, afterwards
+        try:
+            with self._flights.of(key):
+                decided = self._decided(key, decide)
+        finally:
+            self._told.afterwards = outer
+        for tell in afterwards:
             self._afterwards(tell)
         return decided
+
+    def _decided(self, key: str, decide: Callable[[SessionEntry | None], Decided]) -> Decided:
+        for _ in range(0 if self._told.together else _TRIES - 1):
+            try:
+                return decide(self._copies.get(key))
+            except Conflict:
+                self._told.afterwards.clear()
+            time.sleep(random.uniform(0, _JITTER_S))  # noqa: S311 -- jitter, not a secret
+        return decide(self._copies.get(key))
 
     def _afterwards(self, tell: Callable[[], object]) -> None:
         """Do what follows a change: now, or once the step that it is a part of is committed."""
         step = self._told.together
         if step is None:
-            tell()
+            self._do(tell)
         else:
             step.afterwards.append(tell)
+
+    def _do(self, tell: Callable[[], object]) -> None:
+        """Do one thing that follows a change, which is stored whatever comes of this."""
+        try:
+            tell()
+        except Exception as error:  # noqa: BLE001 -- what else follows is done all the same
+            self.report("what follows a change of a route has failed", error)
 
     def _put(
         self, key: str, entry: SessionEntry, beside: Beside | None = None, *, urgent: bool
     ) -> None:
         """Store an entry, and in the same step what changes beside it."""
-        if self._told.turn is not None:
-            TURN.put(entry, self._told.turn, self._now())
+        begun_in, token = self._told.turn or (None, "")
+        if begun_in == key:
+            TURN.put(entry, token, self._now())
             CLAIM.clear(entry)
         step = None if beside is None or self.db is None else partial(_in_one, beside, self.db)
         if self._copies.put(key, entry, step):
@@ -216,6 +239,16 @@ class Deciding:
                 "use `with store.together(session_key):`, and remove none in it"
             )
         self._copies.settle()
+
+
+def check_is_key(session_key: str) -> None:
+    """Refuse what names no chat, such as its source.
+
+    Raises:
+        InvalidInput: it is no text.
+    """
+    if not isinstance(session_key, str):
+        raise InvalidInput("a chat is named by the text that key_of(source) returns")
 
 
 def _in_one(beside: Beside, db: StateDatabase) -> None:

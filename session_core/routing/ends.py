@@ -91,7 +91,7 @@ class Ends(Deciding):
             current.expiry_finalized |= _is_told(entry, noted, lives=lives)
             token = noted.get(CLAIM.names[0])
             # What was claimed here before the session was used again was for another end.
-            if token != self._token or noted["used_at"] == _used_at(entry):
+            if token != self._token or noted.get("used_at") == _used_at(entry):
                 current.extra |= {name: noted[name] for name in CLAIM.names if name in noted}
             return _noted_of(current, noted) if change(current) else None
 
@@ -126,7 +126,6 @@ class Ends(Deciding):
             return
         platform = str(new.platform or platform_of(new.session_key))
         ended = old.session_id if self._is_left_to_tell(old, lives=lives) else None
-        self.hooks.reopened(new.session_id)
         self.hooks.boundary(ended, new.session_id, platform, reason)
 
     def _is_left_to_tell(self, old: SessionEntry, *, lives: bool) -> bool:

@@ -130,10 +130,14 @@ class SessionEntry:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is stored, in the order in which it has always been."""
+        """Return what is stored, in the order in which it has always been.
+
+        Raises:
+            InvalidInput: the key or the id was made one that would never be read again.
+        """
         stored: dict[str, Any] = {
-            "session_key": self.session_key,
-            "session_id": self.session_id,
+            "session_key": check_session_key(self.session_key),
+            "session_id": check_session_id(self.session_id),
             "created_at": local(self.created_at).isoformat(),
             "updated_at": local(self.updated_at).isoformat(),
             "display_name": self.display_name,

@@ -18,12 +18,15 @@ class Step:
 class Told(threading.local):
     """What follows once the decision of this thread is stored, and the step it is a part of.
 
-    `turn` is that of the message which the decision is about.
+    `turn` is the key of a chat, and the token of the turn that its message begins.
     """
 
     afterwards: list[Callable[[], object]]
     together: Step | None = None
-    turn: str | None = None
+    turn: tuple[str, str] | None = None
+
+    def __init__(self) -> None:
+        self.afterwards = []
 
 
 class Flights:

@@ -5,6 +5,7 @@ The truth is in the table (or the file, without a database) and asked each time:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from session_core.errors import Conflict, InvalidInput, SessionError
 from session_core.routing import policies
 from session_core.routing.arrivals import Arrivals
+from session_core.routing.deciding import check_is_key
 from session_core.routing.entries import SessionEntry
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class SessionStore(Arrivals):
 
     def get(self, session_key: str) -> SessionEntry | None:
         """Return the entry of a key as it is now; it is the caller's own until it is saved."""
+        check_is_key(session_key)
         return self._copies.get(session_key)
 
     def entries(self) -> dict[str, SessionEntry]:
@@ -156,7 +159,13 @@ class SessionStore(Arrivals):
         return sum(self.mark_resume_pending(key, "restart_interrupted") for key in recent)
 
     def set_model_override(self, session_key: str, override: dict[str, str] | None) -> bool:
-        """Store the model that a chat asked for, or forget it; a key of an interface never is."""
+        """Store the model that a chat asked for, or forget it; a key of an interface never is.
+
+        Raises:
+            InvalidInput: an override names what it sets, such as `model`.
+        """
+        if override is not None and not isinstance(override, Mapping):
+            raise InvalidInput("an override is a mapping with a model, a provider, a base_url")
 
         def change(entry: SessionEntry) -> bool:
             entry.model_override = dict(override) if override else None
@@ -211,7 +220,12 @@ class SessionStore(Arrivals):
         """Remove entries that were not used for so many days; return how many. Acts at once.
 
         Suspended ones and those with active processes stay. The sessions themselves are kept.
+
+        Raises:
+            InvalidInput: that is no number of days.
         """
+        if max_age_days is not None and not isinstance(max_age_days, (int, float)):
+            raise InvalidInput("the age is a number of days, or None for no end")
         if max_age_days is None or max_age_days <= 0:
             return 0
         now = self._now()

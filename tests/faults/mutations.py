@@ -36,6 +36,9 @@ class Mutation:
     kind: Literal["own", "hermes", "journal", "none"] = "own"
     files: tuple[str, ...] = ("", *(f"state.db{end}" for end in ("", "-wal", "-shm", "-journal")))
     """The files below the home whose calls are made to fail; the empty name is the home itself."""
+    in_parts: bool = False
+    """Whether several callers make it, of whom one may fail for ever and another not: strace counts
+    the calls of each thread by itself."""
 
     @property
     def method(self) -> str:
@@ -189,7 +192,7 @@ _ALL = (
     Mutation("append_message, checkpoint", _fold_back),
     Mutation("append_message, checkpoint, hermes", _fold_back, kind="hermes"),
     Mutation("append_message, index behind", _catch_up, prepare=_behind),
-    Mutation("append_message, together", _together),
+    Mutation("append_message, together", _together, in_parts=True),
     Mutation("append_message, journal", _one, kind="journal"),
     Mutation("append_messages", _many),
     Mutation("append_messages, hermes", _many, kind="hermes"),

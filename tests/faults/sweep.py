@@ -132,6 +132,8 @@ class Sweep:
 def judge(trial: Trial, fault: Fault, ran: Run, home: Path) -> tuple[str, list[str]]:
     """Return what was said and what is there, and what is wrong with it, if anything."""
     there = _which(trial, state.dump(home))
+    if there == "neither" and trial.mutation.in_parts and fault.lasts:
+        there = "between"
     judged = {
         "it hung": ran.hung,
         "the fault did not happen": not ran.failed or ran.killed != (fault.name == "kill"),

@@ -13,7 +13,7 @@ import pytest
 
 from session_core.errors import StorageError
 from session_core.home import state_root
-from session_core.ledger.folder import StateFolder, known
+from session_core.ledger.folder import HERMES, Bound, StateFolder, known
 from tests.homes import hermes_database, own_database
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the state folder of Linux")
@@ -228,3 +228,21 @@ def test_a_folder_that_was_made_before_anybody_asked_the_home_is_that_of_the_hom
     other = StateFolder(db_path)
     other.know("other")
     assert other.find() is None
+
+
+def test_several_who_make_the_folder_of_a_home_of_hermes_at_once_make_one(
+    db_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = StateFolder(db_path), StateFolder(db_path)
+    for folder in (one, other):
+        folder.know(HERMES)
+    look = other._bound
+
+    def look_just_before(here: Bound) -> Bound | None:
+        found = look(here)
+        one.make()
+        return found
+
+    monkeypatch.setattr(other, "_bound", look_just_before)
+    assert other.make() == one.make()
+    assert len(known()) == 1

@@ -111,9 +111,11 @@ def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, 
 
 
 def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: World) -> None:
-    def agent(run: Run, _: Any) -> str:
+    def agent(run: Run, message: Any) -> str:
+        run.append("user", message)
+        child = rotate(run, "child")
         world.store.reset_session(KEY)
-        run.follow("child")
+        run.follow(child)
         run.append("assistant", "still here")
         return run.session_id
 
@@ -154,3 +156,35 @@ def test_a_route_that_is_stored_under_another_key_than_it_says_is_followed(world
     assert world.store.peek_session_id(KEY) == "child"
     world.runtime.reset(KEY)
     assert len(world.runtime.cache) == 0
+
+
+def test_what_a_superseded_run_appends_where_the_session_goes_on_does_not_end_that(
+    world: World,
+) -> None:
+    def agent(run: Run, message: Any) -> str:
+        run.append("user", message)
+        world.db.end_session(run.session_id, "compression")
+        world.db.create_session("child", "telegram", parent_session_id=run.session_id)
+        run.superseded = True
+        run.follow("child")
+        run.append("assistant", "late")
+        return "late"
+
+    world.agent = agent
+    world.say()
+    assert world.ended("child") is None
+
+
+def test_a_turn_that_could_not_begin_is_not_noted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: str) -> None:
+        raise RuntimeError("of the hooks")
+
+    world.say()
+    monkeypatch.setattr(world.hooks, "reopened", fails)
+    with pytest.raises(RuntimeError):
+        world.say()
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert not world.store.is_in_turn(entry)

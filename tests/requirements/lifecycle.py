@@ -18,6 +18,8 @@ _CONTEXT = "lifecycle/test_context"
 _TOLD = "lifecycle/test_told_once"
 _AT_THE_END = "lifecycle/test_hooks_at_the_end"
 _ELSEWHERE = "lifecycle/test_rotated_elsewhere"
+_FOLLOWED = "lifecycle/test_followed"
+_KEPT = "lifecycle/test_marks_kept"
 
 REQUIREMENTS = {
     # -- the life of a session ---------------------------------------------------------------
@@ -29,6 +31,38 @@ REQUIREMENTS = {
         "an_agent_is_kept_for_the_next_turn",
         "an_agent_is_built_anew_where_somebody_else_wrote",
         "an_empty_cache_that_was_given_is_used",
+    ),
+    "runtime:followed": of(
+        "hermes 5.5",
+        "A chat goes where its agent says, if that session is there and its own or nobody's.",
+        _FOLLOWED,
+        "a_session_that_cannot_be_one_is_not_followed_and_that_is_reported",
+        "the_session_of_another_chat_is_not_followed",
+        "nor_one_without_a_key_in_which_another_chat_is",
+        "a_turn_whose_agent_told_what_is_not_followed_ends_all_the_same",
+        "a_session_of_no_chat_and_one_of_this_chat_are_followed",
+        "a_child_is_followed_over_several_compressions_at_once",
+        "an_agent_that_follows_what_is_none_is_told_so",
+    ),
+    "runtime:told-once": of(
+        "issue 3; design 7",
+        "A shutdown and a close tell an end once, over restarts, other processes and moves.",
+        _KEPT,
+        "an_end_that_a_shutdown_has_told_is_not_told_after_a_restart",
+        "a_close_that_another_process_is_faster_than_tells_nothing",
+        "an_end_that_was_told_is_known_where_the_home_was_moved",
+        "a_session_that_was_closed_is_told_once_though_a_turn_writes_after_it",
+        "the_end_of_a_session_that_was_closed_by_its_id_is_not_told_by_the_reset_of_its_chat",
+    ),
+    "runtime:marks": of(
+        "design 7",
+        "Marks that are broken, denied or fail once are reported and stop nothing.",
+        _KEPT,
+        "a_mark_that_cannot_be_read_says_nothing_and_is_written_anew",
+        "a_mark_that_failed_once_hides_none_that_is_written_later",
+        "what_could_not_be_written_is_with_the_next_mark",
+        "a_state_folder_that_the_system_refuses_keeps_no_verb_from_its_end",
+        "what_fails_after_a_change_keeps_nothing_else_that_follows_it",
     ),
     "runtime:lazy": of(
         "design 7",

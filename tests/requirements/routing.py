@@ -201,6 +201,15 @@ REQUIREMENTS = {
         "an_hour_that_comes_twice_is_idle_time_twice",
         "what_was_said_in_an_hour_that_comes_twice_ends_no_session_early",
     ),
+    "store:unsafe": of(
+        "hermes 2; design 7",
+        "What would never be read again is not stored, and what names no chat is refused.",
+        "routing/test_refused",
+        "a_route_leads_to_no_id_that_is_not_safe",
+        "a_source_without_a_platform_is_refused",
+        "what_is_of_the_wrong_kind_is_refused",
+        "a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile",
+    ),
     "store:refused": of(
         "design 6",
         "What would never be read is not stored, and no number is too large to ask for.",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from session_core import SessionDB
+import pytest
+
+from session_core import Busy, SessionDB, _files
 from session_core._files import exclusive
 from session_core.routing.mirror import LOCK
 from tests.routing.chats import KEY, OTHER, chat, file_entries, rows, wait_until
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_a_change_does_not_wait_for_a_mirror_that_is_written(
@@ -61,4 +61,34 @@ def test_several_who_wait_for_the_mirror_write_it_once(
     for thread in threads:
         thread.join()
     assert len(writes) == 1
+    assert file_entries(folder) == rows(db, folder)
+
+
+def test_a_lock_that_a_forked_child_has_open_too_is_given_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda *given: opened.append(real(*given)) or opened[-1])
+    monkeypatch.setattr(_files, "_PATIENCE_S", 0)
+    with exclusive(folder / LOCK):
+        child = os.dup(opened[-1])
+    with exclusive(folder / LOCK):
+        pass
+    os.close(child)
+
+
+def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_written_later(
+    make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make(db)
+    old = store.get_or_create_session(chat()).session_id
+    monkeypatch.setattr(_files, "_PATIENCE_S", 0)
+    with exclusive(folder / LOCK):
+        with pytest.raises(Busy, match="held"), exclusive(folder / LOCK):
+            pass
+        assert store.reset_session(KEY).session_id != old
+        assert file_entries(folder)[KEY]["session_id"] == old
+    assert any("is held by somebody else" in problem for problem in store.problems)
+    store.close()
     assert file_entries(folder) == rows(db, folder)

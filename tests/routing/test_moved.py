@@ -113,3 +113,15 @@ def test_a_home_that_another_process_has_open_keeps_its_former_routes(
         store.update_session(KEY)
         assert set(ids(store)) == {KEY, OTHER}
         assert set(rows(db, home_path / "sessions")) == {KEY, OTHER}
+
+
+def test_a_store_that_has_routes_takes_none_of_a_folder_that_is_gone(
+    make: Any, db: SessionDB, folder: Path, home_path: Path
+) -> None:
+    put_row(db, folder, stored())
+    gone = str(home_path / "gone" / "sessions")
+    text = json.dumps(stored("s2", OTHER))
+    db.save_gateway_routing_entry(OTHER, text, scope=gone, expect=None)
+    store = make(db)
+    store.update_session(KEY)
+    assert set(ids(store)) == {KEY}

@@ -423,3 +423,11 @@ def test_a_session_that_the_profile_of_this_home_began_elsewhere_is_found(tmp_pa
     with SessionDB(home / "state.db") as db, SessionStore(home / "sessions", db=db) as store:
         add(db, "s", chat_id="42", chat_type="dm", session_key="agent:coder:telegram:dm:42")
         assert arrives(store) == "s"
+
+
+def test_of_several_that_were_cut_short_the_newest_is_gone_on_with(
+    store: SessionStore, db: SessionDB
+) -> None:
+    for number in (1, 2, 3):
+        add(db, f"s{number}", "compression", started_at=STARTED + number)
+    assert arrives(store) == "s3"

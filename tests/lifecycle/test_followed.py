@@ -1,0 +1,99 @@
+"""Which session a chat goes to because its agent says so, and which it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import ExpiryWatcher, InvalidInput, NotFound, SessionError
+from session_core.lifecycle.run import Run
+from tests.lifecycle.runtimes import World, of, rotate
+from tests.routing.chats import KEY
+
+
+def tells(world: World, session_id: Any) -> str:
+    """Let an agent tell that it went on in a session; return in which the chat is then."""
+    world.agent = lambda *_: {"final_response": "x", "session_id": session_id}
+    assert world.say().text == "x"
+    return world.agree()
+
+
+@pytest.mark.parametrize("told", ["never_there", "../x", 5])
+def test_a_session_that_cannot_be_one_is_not_followed_and_that_is_reported(
+    world: World, told: Any
+) -> None:
+    first = world.say().session_id
+    assert tells(world, told) == first
+    assert any("does not follow" in what for what in world.reported)
+
+
+def test_the_session_of_another_chat_is_not_followed(world: World) -> None:
+    first, other = world.say().session_id, world.say(chat_id=43).session_id
+    assert tells(world, other) == first
+
+
+def test_nor_one_without_a_key_in_which_another_chat_is(world: World) -> None:
+    first = world.say().session_id
+    world.say(chat_id=43)
+    world.db.create_session("bare", "telegram")
+    entry = world.store.get(of(43))
+    assert entry is not None
+    entry.session_id = "bare"
+    world.store.save(entry)
+    assert tells(world, "bare") == first
+
+
+def test_a_turn_whose_agent_told_what_is_not_followed_ends_all_the_same(world: World) -> None:
+    world.say()
+    tells(world, "never_there")
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert not world.store.is_in_turn(entry)
+    world.say()
+    assert len(world.built) == 2  # who was elsewhere is not asked again
+
+
+def test_a_session_of_no_chat_and_one_of_this_chat_are_followed(world: World) -> None:
+    first = world.say().session_id
+    world.db.create_session("fresh", "telegram")
+    assert tells(world, "fresh") == "fresh"
+    assert tells(world, first) == first
+
+
+def test_a_child_is_followed_over_several_compressions_at_once(world: World) -> None:
+    def agent(run: Run, message: Any) -> Any:
+        run.append("user", message)
+        rotate(run, "child")
+        world.db.end_session("child", "compression")
+        world.db.create_session("grandchild", "telegram", parent_session_id="child")
+        return {"final_response": "x", "session_id": "grandchild"}
+
+    world.agent = agent
+    world.say()
+    assert world.agree() == "grandchild"
+
+
+@pytest.mark.parametrize(
+    ("session_id", "error"), [("never_there", NotFound), ("../x", InvalidInput)]
+)
+def test_an_agent_that_follows_what_is_none_is_told_so(
+    world: World, session_id: str, error: type[SessionError]
+) -> None:
+    def agent(run: Run, message: Any) -> str:
+        run.append("user", message)
+        with pytest.raises(error):
+            run.follow(session_id)
+        return run.session_id
+
+    world.agent = agent
+    assert world.say().text == world.agree()
+
+
+@pytest.mark.anyio
+async def test_a_watcher_runs_once(world: World) -> None:
+    watch = ExpiryWatcher(world.runtime)
+    watch.stop()
+    await watch.run()
+    with pytest.raises(InvalidInput, match="another"):
+        await watch.run()

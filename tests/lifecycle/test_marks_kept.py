@@ -1,0 +1,306 @@
+"""What is noted of ends beside a Hermes home: what is broken, denied, moved or shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Busy, ExpiryWatcher, StorageError
+from session_core.ledger.marks import KeptMarks
+from tests.homes import connect, hermes_database
+from tests.lifecycle.runtimes import IDLE, Gate, World, beside, of
+from tests.routing.chats import KEY, file_entries
+
+Start = Callable[[], World]
+
+
+@pytest.fixture(params=["own", "hermes"])
+def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
+    """Starts a process with a runtime on one home."""
+    if request.param == "hermes":
+        hermes_database(home_path / "state.db")
+    yield from starting(home_path)
+
+
+@pytest.fixture
+def start_hermes(home_path: Path) -> Iterator[Start]:
+    """Starts a process with a runtime on one Hermes home."""
+    hermes_database(home_path / "state.db")
+    yield from starting(home_path)
+
+
+def starting(home: Path) -> Iterator[Start]:
+    started: list[World] = []
+
+    def start() -> World:
+        started.append(World(home, config=IDLE))
+        return started[-1]
+
+    yield start
+    for world in started:
+        world.close()
+
+
+def tick(world: World) -> list[str]:
+    return ExpiryWatcher(world.runtime, report=lambda what, _: world.reported.append(what)).tick()
+
+
+def finalized(*worlds: World) -> list[str]:
+    """Return the sessions whose end these were told."""
+    return [session_id for world in worlds for _, session_id in world.names("finalize")]
+
+
+def kept(world: World) -> KeptMarks:
+    marks = world.store.marks
+    assert isinstance(marks, KeptMarks)
+    return marks
+
+
+def busy(*_: Any, **__: Any) -> Any:
+    raise Busy("the write lock is held")
+
+
+# Each end once
+
+
+@pytest.mark.parametrize("then", ["a tick", "a message", "a close", "a reset"])
+def test_an_end_that_a_shutdown_has_told_is_not_told_after_a_restart(
+    start: Start, then: str
+) -> None:
+    first = start()
+    session_id = first.say().session_id
+    first.agent = gate = Gate()
+    with beside(first.say):
+        gate.entered.wait(30)
+        first.runtime.shutdown()
+        gate.opened.set()
+    second = start()
+    second.clock.advance(hours=2)
+    ways: dict[str, Callable[[], Any]] = {
+        "a tick": lambda: tick(second),
+        "a message": second.say,
+        "a close": lambda: second.runtime.finalize(KEY),
+        "a reset": lambda: second.runtime.reset(KEY),
+    }
+    ways[then]()
+    assert finalized(first) == [session_id]
+    assert session_id not in finalized(second) or then == "a tick"
+    assert finalized(second) == []
+
+
+@pytest.mark.parametrize("by", ["reset", "finalize"])
+def test_a_close_that_another_process_is_faster_than_tells_nothing(
+    start: Start, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = start(), start()
+    session_id = one.say().session_id
+    look, others = one.db.get_session, iter([1])
+
+    def get_session(wanted: str) -> Any:
+        row = look(wanted)
+        for _ in others:
+            getattr(other.runtime, by)(KEY)
+        return row
+
+    monkeypatch.setattr(one.db, "get_session", get_session)
+    one.runtime.finalize(KEY)
+    assert (finalized(one), finalized(other)) == ([], [session_id])
+
+
+def test_an_end_that_was_told_is_known_where_the_home_was_moved(
+    start: Start, home_path: Path, tmp_path: Path
+) -> None:
+    first = start()
+    first.say()
+    first.clock.advance(hours=2)
+    assert len(tick(first)) == 1
+    first.close()
+    home_path.rename(tmp_path / "moved")
+    second = World(tmp_path / "moved", config=IDLE)
+    second.clock.advance(hours=2)
+    assert tick(second) == []
+    second.close()
+
+
+def test_a_session_that_was_closed_is_told_once_though_a_turn_writes_after_it(
+    start_hermes: Start,
+) -> None:
+    world = start_hermes()
+    session_id = world.say().session_id
+    world.runtime.finalize(KEY)
+    world.clock.advance(seconds=5)
+    world.store.update_session(KEY)
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert world.store.is_end_told(entry)
+    world.runtime.reset(KEY)
+    assert finalized(world) == [session_id]
+
+
+def test_eight_chats_that_share_a_session_have_marks_of_their_own(start_hermes: Start) -> None:
+    world = start_hermes()
+    session_id = world.say().session_id
+    chats = range(43, 51)
+    for chat_id in chats:
+        world.clock.advance(seconds=1)
+        world.say(chat_id=chat_id)
+        entry = world.store.get(of(chat_id))
+        assert entry is not None
+        entry.session_id = session_id
+        world.store.save(entry)
+    for chat_id in (42, *chats):
+        world.store.set_end_told(of(chat_id), session_id)
+    told = [world.store.is_end_told(entry) for entry in world.store.list_sessions()]
+    assert told == [True] * 8 + [False]  # the one that was used last first
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    "noted", ["x", "[]", "null", '{"told": 3}', '{"told": null}', '{"told": [3]}']
+)
+def test_a_mark_that_cannot_be_read_says_nothing_and_is_written_anew(
+    start_hermes: Start, noted: str
+) -> None:
+    world = start_hermes()
+    session_id = world.say().session_id
+    world.clock.advance(hours=2)
+    tick(world)
+    path = kept(world)._find()
+    assert path is not None
+    with connect(path) as connection:
+        connection.execute("UPDATE marks SET noted = ?", (noted,))
+    other = start_hermes()
+    other.clock.advance(hours=2)
+    assert tick(other) == [session_id]
+    assert tick(other) == tick(world) == []
+    assert any("cannot be read" in what for what in other.reported)
+
+
+def test_a_file_of_marks_that_is_damaged_is_said_to_be_one(start_hermes: Start) -> None:
+    world = start_hermes()
+    world.say()
+    world.clock.advance(hours=2)
+    tick(world)
+    marks = kept(world)
+    marks.close()
+    path = marks._find()
+    assert path is not None
+    path.write_bytes(b"no database" * 1000)
+    errors: list[BaseException] = []
+    marks._report = lambda _, error: errors.append(error)  # type: ignore[assignment, arg-type, return-value]
+    marks.get("s")
+    assert "file of marks" in str(errors[0])
+    assert "trash" not in str(errors[0])
+
+
+def test_a_mark_that_failed_once_hides_none_that_is_written_later(
+    start_hermes: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = start_hermes()
+    session_id = world.say().session_id
+    world.clock.advance(hours=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept(world)._file, "write", busy)
+        assert tick(world) == [session_id]
+    other = start_hermes()
+    other.clock.advance(hours=2)
+    assert tick(world) == []
+    assert world.store.set_end_told(KEY, session_id) is False
+    entry = other.store.get(KEY)
+    assert entry is not None
+    assert world.store.is_end_told(entry)
+
+
+def test_what_could_not_be_written_is_with_the_next_mark(
+    start_hermes: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = kept(start_hermes())
+    with monkeypatch.context() as patch:
+        patch.setattr(marks._file, "write", busy)
+        marks.change("s", lambda noted: {**noted, "told": ["a"]})
+    assert marks.get("s") == {"told": ["a"]}
+    marks.change("s", lambda noted: {**noted, "told": [*noted["told"], "b"]})
+    other = kept(start_hermes())
+    assert other.get("s") == {"told": ["a", "b"]}
+    other.change("s", lambda _: {"told": ["c"]})
+    assert marks.get("s") == {"told": ["c"]}
+
+
+def test_what_a_process_alone_knows_is_forgotten_with_the_rest(
+    start_hermes: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = kept(start_hermes())
+    monkeypatch.setattr(marks._file, "write", busy)
+    for session_id in ("gone", "other", "kept"):
+        marks.change(session_id, lambda _: {"told": ["a"]})
+    marks.forget("gone")
+    assert [bool(marks.get(name)) for name in ("gone", "other", "kept")] == [False, True, True]
+    marks.keep(["kept"])
+    assert [bool(marks.get(name)) for name in ("other", "kept")] == [False, True]
+
+
+def test_a_state_folder_that_the_system_refuses_keeps_no_verb_from_its_end(
+    start_hermes: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = start_hermes()
+    first = world.say().session_id
+    world.runtime.reset(KEY)
+    second = world.say().session_id
+
+    def denied() -> None:
+        raise PermissionError("the folder may not be looked at")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept(world)._folder, "find", denied)
+        patch.setattr(kept(world)._folder, "make", denied)
+        world.runtime.switch(KEY, first)
+        assert world.store.peek_session_id(KEY) == first
+        world.clock.advance(hours=2)
+        assert tick(world) == [first]
+        world.runtime.finalize(KEY)
+        world.runtime.shutdown()
+    assert finalized(world) == [first, second, first]
+
+
+def test_what_fails_after_a_change_keeps_nothing_else_that_follows_it(
+    start_hermes: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = start_hermes()
+    first = world.say().session_id
+    world.runtime.reset(KEY)
+    second = world.say().session_id
+
+    def fails(*_: Any) -> None:
+        raise StorageError("no disk")
+
+    monkeypatch.setattr(world.store.marks, "forget", fails)
+    world.runtime.switch(KEY, first)
+    assert file_entries(world.folder)[KEY]["session_id"] == first
+    assert world.boundaries[-2:] == [("finalize", second), ("reset", first)]
+    assert any("what follows a change" in what for what in world.reported)
+
+
+def test_the_watcher_forgets_marks_of_sessions_in_which_no_chat_is(start_hermes: Start) -> None:
+    world = start_hermes()
+    told = world.say().session_id
+    world.runtime.reset(KEY)
+    marks = kept(world)
+    marks._clock = lambda: 1e12
+    assert marks.get(told) != {}
+    tick(world)
+    assert marks.get(told) == {}
+
+
+def test_the_end_of_a_session_that_was_closed_by_its_id_is_not_told_by_the_reset_of_its_chat(
+    start: Start,
+) -> None:
+    world = start()
+    session_id = world.say().session_id
+    world.runtime.finalize(session_id)
+    world.runtime.reset(KEY)
+    assert finalized(world) == [session_id]

@@ -1,0 +1,104 @@
+"""What would be stored and never be read again, and what names no chat, is refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import InvalidInput, SessionDB, SessionSource, SessionStore
+from tests.routing.chats import IDLE, KEY, OTHER, Clock, chat, put_row, stored
+
+UNSAFE = ["../x", "", "a/b", None]
+
+
+@pytest.mark.parametrize("session_id", UNSAFE)
+def test_a_route_leads_to_no_id_that_is_not_safe(any_store: SessionStore, session_id: Any) -> None:
+    first = any_store.get_or_create_session(chat()).session_id
+    entry = any_store.get(KEY)
+    assert entry is not None
+    entry.session_id = session_id
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: any_store.switch_session(KEY, session_id),
+        lambda: any_store.follow(KEY, first, session_id),
+        lambda: any_store.save(entry),
+    )
+    for way in ways:
+        with pytest.raises(InvalidInput):
+            way()
+    assert any_store.peek_session_id(KEY) == first
+    assert any_store.problems == []
+
+
+@pytest.mark.parametrize("platform", ["", "  ", None, 7])
+def test_a_source_without_a_platform_is_refused(platform: Any) -> None:
+    with pytest.raises(InvalidInput, match="platform"):
+        SessionSource(platform=platform, chat_id="1")
+
+
+def test_an_older_entry_without_a_platform_is_read(
+    store: SessionStore, db: SessionDB, folder: Path
+) -> None:
+    put_row(db, folder, stored(platform="", origin=None))
+    assert store.peek_session_id(KEY) == "s1"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.get(chat()),
+        lambda store: store.get(None),
+        lambda store: store.reset_session(chat()),
+        lambda store: store.switch_session(chat(), "s1"),
+        lambda store: store.update_session(7),
+        lambda store: store.get_or_create_session(KEY),
+        lambda store: store.prune_old_entries("90"),
+        lambda store: store.set_model_override(KEY, "a model"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_refused(
+    any_store: SessionStore, call: Callable[[SessionStore], Any]
+) -> None:
+    any_store.get_or_create_session(chat())
+    with pytest.raises(InvalidInput):
+        call(any_store)
+
+
+# What is asked while a message comes in may touch another chat
+
+
+def test_a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    def active(_: str) -> bool:
+        store.update_session(OTHER, 1)
+        return False
+
+    store = make(db, config=IDLE, has_active_processes_fn=active)
+    for chat_id in (42, 43):
+        store.get_or_create_session(chat(chat_id))
+    clock.advance(hours=2)
+    store.get_or_create_session(chat(), turn="mine")
+    noted = {key: "active_turn_token" in entry.extra for key, entry in store.entries().items()}
+    assert noted == {KEY: True, OTHER: False}
+
+
+def test_what_follows_a_change_inside_another_one_is_done_once(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    def active(key: str) -> bool:
+        if key == KEY:
+            store.switch_session(OTHER, "target")
+        return False
+
+    store = make(db, config=IDLE, has_active_processes_fn=active)
+    db.create_session("target", "telegram")
+    for chat_id in (42, 43):
+        store.get_or_create_session(chat(chat_id))
+    told: list[tuple[Any, ...]] = []
+    store._tell = lambda _old, new, reason, **_: told.append((new.session_key, reason))
+    clock.advance(hours=2)
+    store.get_or_create_session(chat())
+    assert told == [(OTHER, "session_switch"), (KEY, "idle")]
