@@ -56,12 +56,20 @@ class Routes:
         """Lead the chats to a session that the transaction around this makes.
 
         A file is no part of that: before the commit it would lead to a session that may never be.
+        The session is told of its chats in any case, so that leading them on changes no more of it.
 
         Raises:
             Changed: another chat has come meanwhile.
         """
         if self._db.has_routing:
             self.lead(led, to_session_id)
+        elif self._store is not None:
+            for key in (key for keys in led.keys.values() for key in keys):
+                entry = self._store.get(key)
+                if entry is not None:
+                    fields = self._store.session_fields(entry)
+                    fields.pop("profile_name", None)
+                    self._db.record_gateway_session_peer(to_session_id, **fields)
 
     def lead_file(self, led: Led) -> None:
         """Lead the chats on, once that is committed, where they are in a file alone.
