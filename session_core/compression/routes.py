@@ -67,8 +67,7 @@ class Routes:
             for key in (key for keys in led.keys.values() for key in keys):
                 entry = self._store.get(key)
                 if entry is not None:
-                    fields = self._store.session_fields(entry)
-                    fields.pop("profile_name", None)
+                    fields = self._store.peer_fields(entry)
                     self._db.record_gateway_session_peer(to_session_id, **fields)
 
     def lead_file(self, led: Led) -> None:

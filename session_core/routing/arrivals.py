@@ -255,8 +255,7 @@ class Arrivals(Expiry):
 
     def _peer(self, entry: SessionEntry) -> Beside:
         """Return the step that says in the row of its session which chat that belongs to."""
-        fields = self.session_fields(entry)
-        fields.pop("profile_name", None)
+        fields = self.peer_fields(entry)
         return lambda db: db.record_gateway_session_peer(entry.session_id, **fields)
 
 

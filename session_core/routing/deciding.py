@@ -122,6 +122,12 @@ class Deciding:
             }
         return {name: value for name, value in fields.items() if value is not None}
 
+    def peer_fields(self, entry: SessionEntry) -> dict[str, Any]:
+        """Return what `record_gateway_session_peer` says of a chat in the row of its session."""
+        fields = self.session_fields(entry)
+        fields.pop("profile_name", None)
+        return fields
+
     @contextmanager
     def together(self, *session_keys: str) -> Iterator[None]:
         """What changes inside, in sessions and in the routes of these chats, is one transaction.

@@ -1,4 +1,4 @@
-"""Messages: what goes in comes out, flags and revisions are right after every kind of change."""
+"""Messages: what goes in comes out, and flags are right after every kind of change."""
 
 from __future__ import annotations
 
@@ -555,82 +555,3 @@ def test_clearing_deletes_every_row(db: StateDatabase, session: str) -> None:
     assert (flags(db), counters(db)) == ([], (0, 0))
     assert db.revision(session) == Revision(0, 0, 0, 1, None)
     assert db.append_message(session, "user", "d") > ids[-1], "an id is never used twice"
-
-
-# -- revisions -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda db, _: db.append_message("s", "user", "x"),
-        lambda db, ids: db.rewind_to_message("s", ids[2]),
-        lambda db, ids: db.restore_rewound("s", ids[3]),
-        lambda db, _: db.replace_messages("s", [{"role": "user", "content": "x"}] * 3),
-        lambda db, _: db.replace_messages("s", db.get_messages("s"), active_only=True),
-        lambda db, _: db.clear_messages("s"),
-        lambda db, _: db.end_session("s", "x"),
-        lambda db, _: db.promote_to_session_reset("s"),
-    ],
-)
-@pytest.mark.parametrize("foreign", [False, True])
-def test_every_kind_of_change_changes_the_revision(
-    db: StateDatabase,
-    other: StateDatabase,
-    session: str,
-    change: Callable[[StateDatabase, list[int]], Any],
-    foreign: bool,
-) -> None:
-    ids = append(db, "a", "b", "c", "d")
-    db.rewind_to_message(session, ids[3])
-    before = db.revision(session)
-    other.revision(session)
-    change(other if foreign else db, ids)
-    after = db.revision(session)
-    assert after != before
-    assert other.revision(session) == after
-    assert db.append_message(session, "user", "y").before == after
-
-
-def test_a_compaction_changes_the_revision_that_others_see(
-    db: StateDatabase, other: StateDatabase, session: str
-) -> None:
-    append(db, "a", "b")
-    before = other.revision(session)
-    with where_there_is(db, "compacted"):
-        after = db.archive_and_compact(session, [{"role": "user", "content": "s"}]).after
-        assert other.revision(session) == after != before
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda db: db.set_session_title("s", "Trip"),
-        lambda db: db.set_session_archived("s", archived=True),
-        lambda db: db.update_session("s", model="n"),
-        lambda db: db.update_token_counts("s", input_tokens=5),
-        lambda db: db.append_message("t", "user", "x", create={"source": "cli"}),
-    ],
-)
-def test_what_is_not_of_the_conversation_leaves_the_revision(
-    db: StateDatabase, session: str, change: Callable[[StateDatabase], Any]
-) -> None:
-    append(db, "a")
-    before = db.revision(session)
-    change(db)
-    assert db.revision(session) == before
-
-
-def test_a_revision_sees_rows_of_strangers(
-    db: StateDatabase, session: str, strange: Callable[..., int]
-) -> None:
-    (first,) = append(db, "a")
-    insert = (
-        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ?, 1)"
-    )
-    strange(insert, "b")
-    assert db.revision(session) == Revision(first + 1, 2, 0, 0, None)
-    strange("UPDATE messages SET active = 0 WHERE content = 'b'")
-    assert db.revision(session) == Revision(first + 1, 1, 0, 0, None)
-    strange("DELETE FROM messages WHERE content = 'b'")
-    assert db.append_message(session, "user", "c").before == Revision(first, 1, 0, 0, None)

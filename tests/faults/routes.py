@@ -236,6 +236,7 @@ LOOKING = frozenset(
     {
         *("config", "db", "hooks", "problems", "get", "entries", "peek_session_id", "key_of"),
         *("lookup_by_session_id", "list_sessions", "is_session_finalizable", "session_fields"),
+        "peer_fields",
         *("is_session_expired", "is_in_turn", "open", "close"),
         *("folder", "is_end_told", "forget_marks"),
     }

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -20,9 +17,9 @@ from session_core import ledger as package
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept, Member
+from tests.interrupts import another_thread, raising
 
 PLACES = (str(Path(package.__file__).parent), contextlib.__file__)
-WAIT_S = 20.0
 
 CALLS: dict[str, Callable[[Ledger], object]] = {
     "a change": lambda ledger: ledger.add_plan("kind", [Member("a"), Member("b")], {}),
@@ -56,7 +53,7 @@ def interrupted(
     """
     before = sys.getprofile()
     try:
-        sys.setprofile(raising(place))
+        sys.setprofile(raising(place, PLACES))
         call(ledger)
     except KeyboardInterrupt:
         sys.setprofile(before)
@@ -66,35 +63,3 @@ def interrupted(
     finally:
         sys.setprofile(before)
     return False
-
-
-def raising(at: int) -> Callable[[FrameType, str, Any], None]:
-    """Return a profiler that raises what Ctrl-C raises at the nth place, once."""
-    passed = 0
-
-    def profile(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal passed
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(PLACES):
-            passed += 1
-            if passed == at + 1:
-                raise KeyboardInterrupt
-
-    return profile
-
-
-def another_thread(step: Callable[[], object]) -> None:
-    """Run a step in a thread of its own, which must come to an end."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            step()
-        except BaseException as error:  # noqa: BLE001 -- raised again where it is seen
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(WAIT_S)
-    assert not thread.is_alive()
-    if failed:
-        raise failed[0]

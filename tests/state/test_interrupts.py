@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from session_core import SessionDB
 from session_core.state import sqlite
+from tests.interrupts import another_thread, raising
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 """An interrupt right behind a connection's opening leaves it to be collected."""
 
 ENGINE = str(Path(sqlite.__file__).parent)
-WAIT_S = 20.0
 
 
 def in_a_transaction(db: SessionDB) -> None:
@@ -107,36 +104,10 @@ def interrupted(db: SessionDB, call: Callable[[SessionDB], object], place: int) 
 
 @contextmanager
 def interrupt(at: int) -> Iterator[None]:
-    """Raise what Ctrl-C raises at the nth place, once."""
-    passed = 0
-
-    def profile(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal passed
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(ENGINE):
-            passed += 1
-            if passed == at + 1:
-                raise KeyboardInterrupt
-
+    """Raise what Ctrl-C raises at the nth place of the engine, once."""
     before = sys.getprofile()
-    sys.setprofile(profile)
+    sys.setprofile(raising(at, (ENGINE,)))
     try:
         yield
     finally:
         sys.setprofile(before)
-
-
-def another_thread(step: Callable[[], object]) -> None:
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            step()
-        except BaseException as error:  # noqa: BLE001 -- raised again where it is seen
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(WAIT_S)
-    assert not thread.is_alive()
-    if failed:
-        raise failed[0]
