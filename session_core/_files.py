@@ -29,6 +29,9 @@ _REPLACE_WAIT_S = 0.05
 _NO_SUCH_SYNC = (errno.EINVAL, errno.ENOTSUP)
 """What a file system says that has no sync for folders."""
 
+_NO_SUCH_LINK = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What a file system says where a file has one name only."""
+
 
 def write_atomic(path: Path, parts: Iterable[bytes], *, prefix: str, mode: int = 0o600) -> None:
     """Write a file that is seen whole or not at all, and is durable when this returns.
@@ -37,21 +40,29 @@ def write_atomic(path: Path, parts: Iterable[bytes], *, prefix: str, mode: int =
     fails, and nothing that was begun is left behind.
     """
     target = Path(os.path.realpath(path))
-    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=target.parent)
-    begun = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if hasattr(os, "fchmod"):
-                os.fchmod(file.fileno(), mode)
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
+    with _written(target.parent, parts, prefix, mode) as begun:
         _replace(begun, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            begun.unlink()
-        raise
     sync_folder(target.parent)
+
+
+def write_new(
+    path: Path,
+    parts: Iterable[bytes],
+    *,
+    prefix: str,
+    mode: int,
+    times_ns: tuple[int, int] | None = None,
+) -> None:
+    """Write a file as `write_atomic` does, where there is none; with these times.
+
+    Raises:
+        FileExistsError: something has its name, and stays as it is.
+    """
+    with _written(path.parent, parts, prefix, mode) as begun:
+        if times_ns is not None:
+            os.utime(begun, ns=times_ns)
+        _place(begun, path)
+    sync_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -130,6 +141,39 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _written(folder: Path, parts: Iterable[bytes], prefix: str, mode: int) -> Iterator[Path]:
+    """Write a file of no name that counts, which is gone at the end unless it was given one."""
+    descriptor, name = tempfile.mkstemp(prefix=prefix, suffix=".tmp", dir=folder)
+    begun = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        yield begun
+    except BaseException:
+        with contextlib.suppress(OSError):
+            begun.unlink()
+        raise
+
+
+def _place(begun: Path, target: Path) -> None:
+    """Give a file a name that nothing has."""
+    try:
+        target.hardlink_to(begun)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_LINK:
+            raise
+        if not _take(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
+        _replace(begun, target)
+    else:
+        begun.unlink()
 
 
 def _take(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
@@ -319,3 +319,147 @@ class Holder:
 
     def __str__(self) -> str:
         return f"{self.name or 'process'} (pid {self.pid})"
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Text that is no UTF-8, as it is stored."""
+
+    stored: bytes
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Rows of one table as they are stored.
+
+    A table without a primary key has its row ids among the columns. Rows that are `shared` are
+    those that others refer to: they are kept and put back, and never removed.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    shared: bool = False
+
+    def pack(self) -> list[Any]:
+        """Return it as JSON in which bytes may stand."""
+        rows: Any = self.rows
+        if any(Raw in map(type, row) for row in rows):
+            rows = [[_packed(value) for value in row] for row in rows]
+        return [self.table, self.columns, rows, self.shared]
+
+    @classmethod
+    def unpack(cls, packed: Sequence[Any]) -> Self:
+        """Return what was packed."""
+        table, columns, rows, shared = packed
+        return cls(table, tuple(columns), tuple(tuple(map(_unpacked, row)) for row in rows), shared)
+
+
+def _packed(value: Any) -> Any:
+    return {"raw": value.stored} if isinstance(value, Raw) else value
+
+
+def _unpacked(value: Any) -> Any:
+    return Raw(value["raw"]) if isinstance(value, dict) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A row that was not put back, or with `column` a value of one that was, and why."""
+
+    table: str
+    key: tuple[Any, ...]
+    why: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What became of rows that were put back."""
+
+    inserted: int = 0
+    present: int = 0
+    """Rows that were there already, as they were."""
+    refused: tuple[Misfit, ...] = ()
+    emptied: tuple[Misfit, ...] = ()
+    dropped_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By table, what this schema has no column for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """What the database and its log take on the disk before and after."""
+
+    before_bytes: int
+    after_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """One session in the inventory of a home: what decides about it, and none of its text."""
+
+    id: str
+    source: str
+    title: str | None
+    parent_id: str | None
+    link: LinkKind | None
+    session_key: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: str | None
+    archived: bool
+    pinned: bool
+    api_calls: int | None
+    expiry_finalized: bool
+    last_active_at: float | None
+    """The time of its last message, of its start where it has none, None where nobody knows."""
+    live: int
+    rows: int
+    """Its messages, also those that are not live any more."""
+    counted: int | None
+    """How many live ones its row says it has."""
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """Rows of a table that belong to a session which is not there."""
+
+    table: str
+    column: str
+    session_id: str
+    rows: int
+    last_at: float | None = None
+    """When the last of them came, where the table says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What somebody has noted in the database that he is at; it may be long ago."""
+
+    kind: Literal["compression", "turn", "gateway"]
+    session_id: str | None
+    holder: str
+    at: float | None
+    """When he took it on or said last that he lives."""
+    expires_at: float | None
+    pid: int | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a home beside its sessions."""
+
+    orphans: tuple[Orphans, ...]
+    claims: tuple[Claim, ...]
+    weeks: tuple[int, ...]
+    """About how many messages came in each of the last weeks, this one first."""
+    tokens: Mapping[str, int]
+    cost: float
+    engine: str
+    fault: str | None
+    """What is known to be wrong with this version of the engine."""

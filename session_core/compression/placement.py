@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Literal, get_args
 
-from session_core import presence, processes
+from session_core import alive, processes
 from session_core.compression.boundaries import Refused
 from session_core.errors import InvalidInput
 from session_core.models import MessageRow, SessionRow
@@ -20,11 +19,6 @@ MOST_S = 0.5
 
 _ROW_S = {"hermes": 0.00017, "own": 0.00003}
 """What a flagged or added row costs; the triggers of Hermes index it twice."""
-
-_ACTIVE_S = 3600.0
-
-_START_S = 0.05
-"""So long may a process take to become what it is started as."""
 
 
 def check(wanted: str) -> None:
@@ -70,36 +64,8 @@ def choose(
 def beside(
     db: StateDatabase, row: SessionRow, active_at: Any, *, routed: bool, now: float
 ) -> str | None:
-    """Return who may be at work in a session just now, if anybody.
-
-    A session of which nobody knows when it was active is taken for active.
-    """
-    if db.folder is not None:
-        gateway = presence.gateway(db.folder)
-        if gateway is not None and routed:
-            return f"a gateway (pid {gateway.pid}) has a chat in this session"
-        for lease in presence.leases(db.folder):
-            if lease.session_id == row["id"]:
-                return f"{lease.surface or 'a program'} (pid {lease.pid}) has this session open"
-    known = processes.number(active_at)
-    active = known is None or now - known < _ACTIVE_S
-    others = _others(db) if active else ""
-    if others:
-        return f"it was active within the hour, and {others} has the database open"
-    return None
-
-
-def _others(db: StateDatabase) -> str:
-    """Return who has the database open, and still has it when asked again.
-
-    What another thread of this process starts just now has all that is open here, for a moment.
-    """
-    found = db.holders()
-    if found:
-        time.sleep(_START_S)
-        still = {holder.pid for holder in db.holders()}
-        found = [holder for holder in found if holder.pid in still]
-    return ", ".join(map(str, found))
+    """Return who may be at work in a session just now, if anybody."""
+    return alive.company(db, now).at_work(row["id"], active_at, routed=routed)
 
 
 def last_at(rows: list[MessageRow]) -> float | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.file import PACKAGE, File
 from session_core.ledger.packing import unpack
 from session_core.ledger.records import Batch, Emptied, Kept, Step
-from session_core.ledger.shelf import Shelf, handle_of, missing
+from session_core.ledger.shelf import Shelf, encode, handle_of, missing
 from session_core.models import Page
 from session_core.state import cursors
 from session_core.state.sqlite import blocks
@@ -25,6 +25,7 @@ KEPT_S = 30 * 86_400.0
 _RIPE = "emptied_at IS NULL AND count > 0 AND NOT underway AND {when}"
 _EXPIRED = _RIPE.format(when="expires_at <= :now")
 _OLD = _RIPE.format(when="at <= :now - :older_than_s")
+_NAMED = _RIPE.format(when="id IN (SELECT value FROM json_each(:batches))")
 _FIRST = 1 << 62
 
 
@@ -102,15 +103,26 @@ class Batches(Shelf):
         """Return what all trash takes, compressed."""
         return int(self._file.read(lambda rows: rows.value(SQL["count_bytes"])))
 
-    def empty(self, older_than_s: float | None = None) -> Emptied:
+    def ripe(self, older_than_s: float | None = None) -> list[Batch]:
+        """Return the batches that `empty` would empty, oldest first."""
+        ripe, values = self._ripe(older_than_s)
+        return self._file.read(
+            lambda rows: [
+                _batch(row) for row in rows.rows(SQL["list_ripe"].format(ripe=ripe), values)
+            ]
+        )
+
+    def empty(
+        self, older_than_s: float | None = None, *, batches: Iterable[str] | None = None
+    ) -> Emptied:
         """Delete the trash that has expired, or that of batches of this age, for good.
 
-        What is on a disk that is not mounted is deleted by a later call.
+        Of `batches` that are named it is theirs, whatever their age. What is on a disk that is not
+        mounted is deleted by a later call.
         """
-        if older_than_s is not None and not (older_than_s >= 0 and math.isfinite(older_than_s)):
-            raise InvalidInput(f"older_than_s is {older_than_s}; at least 0")
-        ripe = _EXPIRED if older_than_s is None else _OLD
-        values = {"now": self._clock(), "older_than_s": older_than_s}
+        ripe, values = self._ripe(older_than_s)
+        if batches is not None:
+            ripe, values["batches"] = _NAMED, encode(list(batches))
         count = self._file.read(
             lambda rows: rows.value(SQL["count_ripe"].format(ripe=ripe), values)
         )
@@ -122,6 +134,13 @@ class Batches(Shelf):
             lambda rows: [as_step(row) for row in rows.rows(SQL["list_emptied"])]
         )
         return Emptied(count, self._empty_steps(steps))
+
+    def _ripe(self, older_than_s: float | None) -> tuple[str, dict[str, Any]]:
+        """Return the condition of what is emptied, with its values."""
+        if older_than_s is not None and not (older_than_s >= 0 and math.isfinite(older_than_s)):
+            raise InvalidInput(f"older_than_s is {older_than_s}; at least 0")
+        ripe = _EXPIRED if older_than_s is None else _OLD
+        return ripe, {"now": self._clock(), "older_than_s": older_than_s}
 
     def _empty_steps(self, steps: list[Step]) -> int:
         emptied = 0

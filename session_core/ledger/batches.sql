@@ -27,6 +27,9 @@ SELECT coalesce(sum(bytes), 0) FROM steps
 -- name: count_ripe
 SELECT count(*) FROM summed_batches WHERE {ripe}
 
+-- name: list_ripe
+SELECT * FROM summed_batches WHERE {ripe} ORDER BY number
+
 -- name: mark_emptied
 UPDATE batches SET emptied_at = :now
 WHERE id IN (SELECT id FROM summed_batches WHERE {ripe})

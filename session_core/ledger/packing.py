@@ -18,9 +18,10 @@ from session_core.ledger.records import Kept
 PIECE_BYTES = 1 << 20
 """What is written and read at a time."""
 
-_LEVEL = 3
+_LEVEL = 1
 _BYTES = "$bytes"
 _SUM_LENGTH = 8
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def pack(kept: Iterable[Kept]) -> Iterator[bytes]:
@@ -95,7 +96,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {f"${key}" if key[:1] == "$" else key: _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        # Rows have many values and seldom one that is to be wrapped.
+        return value if _PLAIN.issuperset(map(type, value)) else [_plain(one) for one in value]
     return value
 
 

@@ -57,6 +57,11 @@ class Shelf:
         self._lock = threading.Lock()
         self._elsewhere: dict[str, File] = {}
 
+    @property
+    def folder(self) -> StateFolder:
+        """The state folder that it is kept in."""
+        return self._folder
+
     def check_home(self, db: StateDatabase) -> None:
         """Make sure that this is the ledger of that home; one in no folder is believed.
 

@@ -87,6 +87,11 @@ class Deciding:
         else:
             self._copies = File(self._folder, explained=db is None or db.kind != "hermes")
 
+    @property
+    def sessions_dir(self) -> Path:
+        """The folder of the routes, and of the files that some sessions have."""
+        return self._folder
+
     def key_of(self, source: SessionSource) -> str:
         """Return the key of a chat.
 

@@ -88,10 +88,23 @@ def can_be_stored(key: str) -> bool:
     return True
 
 
+def is_gone(folder: str) -> bool:
+    """Whether this is a folder of which nothing is there; one that may not be looked at is."""
+    if not os.path.isabs(folder):  # noqa: PTH117 -- text
+        return False
+    try:
+        os.stat(folder)  # noqa: PTH116 -- text
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
 def _former(db: StateDatabase, scope: str) -> str:
     """Return the folder that is not there any more and was written last."""
     others = (other for other in db.gateway_routing_scopes() if other != scope)
-    return next((other for other in others if os.path.isabs(other) and _is_gone(other)), "")  # noqa: PTH117 -- text
+    return next((other for other in others if is_gone(other)), "")
 
 
 def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
@@ -106,14 +119,3 @@ def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
         return False
     inside = here.relative_to(home).parts
     return there.parts[-len(inside) :] == inside and not db.holders()
-
-
-def _is_gone(folder: str) -> bool:
-    """Whether nothing is there; a folder that may not be looked at is."""
-    try:
-        os.stat(folder)  # noqa: PTH116 -- text
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, ValueError):
-        return False
-    return False

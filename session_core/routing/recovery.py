@@ -17,6 +17,9 @@ _BEGUN = ("compression", "session_switch")
 before its continuation or the route was stored, or another chat has left the session they shared.
 """
 
+GOES_ON = (*RESUMABLE, *_BEGUN)
+"""Ends after which a chat goes on with the session that its route leads to."""
+
 _ASKED_FOR = ("session_reset", "new_session")
 """Ends that somebody has asked for, before which nothing is gone on with."""
 
@@ -46,7 +49,7 @@ def find_session(
 
     if newest is not None and goes_on(newest, RESUMABLE):
         return newest
-    if own is not None and _can_go_on(db, own, (*RESUMABLE, *_BEGUN)):
+    if own is not None and _can_go_on(db, own, GOES_ON):
         return own
     cut_short = None
     for row in _since_last_reset(db, session_key, source):

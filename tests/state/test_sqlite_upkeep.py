@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import Corrupt, SessionDB
+from session_core.state.pace import Pace
 from session_core.state.sqlite import deletion, sizes_child, upkeep
 from session_core.state.sqlite.handle import Handle
 from tests.homes import connect, hermes_database, own_database
@@ -164,7 +165,7 @@ def test_rows_whose_flag_is_null_are_counted_and_followed_as_live(home_path: Pat
 
 def test_a_pace_is_slowed_by_slow_steps_and_never_stops() -> None:
     now = [0.0]
-    pace = deletion.Pace(lambda: now[0])
+    pace = Pace(lambda: now[0])
     rooms = []
     for took in [0.001] * 8 + [5.0] * 40:
         pace.begin()

@@ -20,8 +20,11 @@ class Database(Protocol):
     def folder(self) -> Path | None:
         """The folder of the home; None where the database is in no folder."""
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """All that this thread changes inside is one transaction, or nothing of it is."""
+    def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
+        """All that this thread changes inside is one transaction, or nothing of it is.
+
+        Where it is not `linked`, rows may refer to what is not there, as orphans that are put back.
+        """
 
     @property
     def in_transaction(self) -> bool:

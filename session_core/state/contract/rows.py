@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
+
+from session_core.models import Images, Put, Revision
 
 
 class Rows(Protocol):
@@ -34,3 +36,59 @@ class Rows(Protocol):
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:
         """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
+
+    def session_images(self, session_id: str) -> list[Images]:
+        """Return a session's row and all that belongs to it but its messages, as stored.
+
+        What it refers to in other tables comes as `shared`. Of a session that is not there it is
+        what was left behind.
+        """
+
+    def message_images(self, session_id: str, after: int, room: int) -> tuple[Images, bool]:
+        """Return the next messages by id up to `room` bytes, at least one; and if there are more.
+
+        A row counts 200 bytes more than it holds.
+        """
+
+    def row_images(self, table: str, where: Mapping[str, Any]) -> Images:
+        """Return the rows of a table with these values; none where this home has no such table."""
+
+    def remove_messages(
+        self, removed: Mapping[str, tuple[Sequence[int], Revision]]
+    ) -> dict[str, Revision]:
+        """Delete messages of sessions that are still at a revision; return the revisions after.
+
+        All in one call, since a search index pays for each. The counters stay as they are.
+
+        Raises:
+            Changed: a session is at another revision, or has not all of them.
+        """
+
+    def remove_rows(self, removed: Iterable[Images]) -> None:
+        """Delete rows that are still as they were imaged, in any order; shared ones stay.
+
+        Raises:
+            Changed: one of them is not as in its image, or others belong to it.
+        """
+
+    def change_row(
+        self,
+        table: str,
+        key: Mapping[str, Any],
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+    ) -> None:
+        """Set columns of the row with a key which has `before` in some columns.
+
+        Raises:
+            Changed: it has not, or there is no such row.
+        """
+
+    def put_images(self, images: Iterable[Images]) -> Put:
+        """Put rows back where they are not, in any order; say what was there and what did not fit.
+
+        A row that is there and equal is present. One whose key somebody else has is refused, as is
+        one that needs what is gone. A title that was taken, and a parent that is gone, are left out
+        of their row, and so is what this home has no column for. In a transaction that is not
+        linked nothing needs what is gone.
+        """

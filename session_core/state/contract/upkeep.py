@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from session_core.models import Finding, Sizes
+from session_core.models import Claim, Facts, Finding, Sizes, Stock, Vacuumed
 
 
 class Upkeep(Protocol):
@@ -34,3 +34,26 @@ class Upkeep(Protocol):
 
     def sizes(self, *, exact: bool = False) -> Sizes:
         """Return bytes by table: estimates at once, or counted in a child process."""
+
+    def inventory(self) -> list[Stock]:
+        """Return every session, one light row each, all of one moment."""
+
+    def health_facts(self) -> Facts:
+        """Return what is wrong and how much there is, beside the sessions themselves."""
+
+    def claims(self) -> list[Claim]:
+        """Return what others have noted in the database that they are at, also if long ago."""
+
+    def optimize_step(self) -> bool:
+        """Merge a part of the search indexes, for about 20 ms; return whether there is more to do.
+
+        What is merged finds the same, faster, and takes less room.
+        """
+
+    def vacuum(self) -> Vacuumed:
+        """Write the file anew without its free pages; nobody can write until that is done.
+
+        Raises:
+            Busy: another process has it open.
+            StorageFull: there is no room for the copies that it takes meanwhile.
+        """

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from session_core.state.sqlite.compaction import Compaction
+from session_core.state.sqlite.facts import FactFinding
 from session_core.state.sqlite.feed import Feed
+from session_core.state.sqlite.images import Imaging
+from session_core.state.sqlite.inventory import Inventory
 from session_core.state.sqlite.lineage import Lineage
 from session_core.state.sqlite.lists import Lists
 from session_core.state.sqlite.messages import Messages
+from session_core.state.sqlite.putting import Putting
+from session_core.state.sqlite.reclaim import Reclaim
+from session_core.state.sqlite.removal import Removal
 from session_core.state.sqlite.routes import Routes
 from session_core.state.sqlite.rows import Rows
 from session_core.state.sqlite.search import Search
@@ -24,12 +30,18 @@ class SessionDB(
     Messages,
     Compaction,
     Rows,
+    Imaging,
+    Removal,
+    Putting,
+    Reclaim,
     Windows,
     Lineage,
     Lists,
     Search,
     Routes,
     Upkeep,
+    Inventory,
+    FactFinding,
     Feed,
 ):
     """Every conversation of a home, in one SQLite file, beside whoever else has it open.

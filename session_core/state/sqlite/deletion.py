@@ -6,8 +6,7 @@ A delete that is cut short leaves a session with fewer messages, never messages 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from session_core.state import arguments
 from session_core.state.sqlite import blocks, index, lineage, sessions, trigram
@@ -15,12 +14,9 @@ from session_core.state.sqlite.handle import Handle, quoted
 
 SQL = blocks.load("upkeep")
 
-_TARGET_S = 0.02
-_FIRST_BYTES = 64_000
-_LEAST_BYTES = 4_000
-_MEMORY = 0.8
-_MOST_BYTES = 4_000_000
-_ROW_BYTES = 200
+ROW_BYTES = 200
+"""What a row of a message counts beside its content."""
+
 _SESSION_BYTES = 1_000
 _PAGE = 1_000
 
@@ -29,32 +25,6 @@ _OTHER_KEYS = {"session_turn_leases": "conversation_id"}
 
 _KEPT = {"messages", "gateway_routing", "conversation_generations"}
 """Messages go on their own, routes with the session store, and a generation is never used twice."""
-
-
-class Pace:
-    """How many bytes of messages one transaction may delete so that it holds the lock briefly.
-
-    Now and then a transaction pays for merging the search index that those before it left behind,
-    so it is the pace of the last few that counts.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.room = _FIRST_BYTES
-        self._clock = clock
-        self._bytes = 0.0
-        self._seconds = 0.0
-        self._began_at = 0.0
-
-    def begin(self) -> None:
-        """Note that a transaction has the lock."""
-        self._began_at = self._clock()
-
-    def end(self) -> None:
-        """Adapt to how long it had it."""
-        self._bytes = self._bytes * _MEMORY + self.room
-        self._seconds = self._seconds * _MEMORY + self._clock() - self._began_at
-        wanted = _TARGET_S * self._bytes / max(self._seconds, 0.0001)
-        self.room = int(min(max(wanted, _LEAST_BYTES), 2 * self.room, _MOST_BYTES))
 
 
 def there(handle: Handle, session_ids: Sequence[str]) -> list[str]:
@@ -73,7 +43,7 @@ def delete_some(handle: Handle, session_ids: Sequence[str], room: int) -> tuple[
         done += 1
         if taken.room <= 0:
             break
-    _delete_messages(handle, taken.rows)
+    delete_messages(handle, taken.rows)
     for each in taken.sessions:
         delete_row(handle, each)
     return done, set(taken.sessions)
@@ -99,7 +69,7 @@ class _Taken:
             if self.room <= 0:
                 return False
             self.rows.append(row_id)
-            self.room -= _ROW_BYTES + size
+            self.room -= ROW_BYTES + size
         self.sessions[session_id] = None
         self.room -= _SESSION_BYTES
         return True
@@ -119,12 +89,20 @@ def doomed_by(handle: Handle, session_id: str) -> list[str]:
     return doomed
 
 
-def _delete_messages(handle: Handle, rows: Sequence[int]) -> None:
-    for start in range(0, len(rows), _PAGE):
-        page = rows[start : start + _PAGE]
+def delete_messages(handle: Handle, rows: Sequence[int]) -> int:
+    """Delete messages and what the search indexes have of them; return how many there were.
+
+    By their ids, since an index of Hermes writes what it has gathered whenever one is lower than
+    the one before, and merges all the more.
+    """
+    ordered = sorted(rows)
+    deleted = 0
+    for start in range(0, len(ordered), _PAGE):
+        page = ordered[start : start + _PAGE]
         index.forget(handle, page)
         trigram.mend(handle, page)
-        handle.run(SQL["delete_rows"], (json.dumps(page),))
+        deleted += handle.run(SQL["delete_rows"], (json.dumps(page),))
+    return deleted
 
 
 def delete_row(handle: Handle, session_id: str) -> None:
@@ -138,7 +116,7 @@ def delete_row(handle: Handle, session_id: str) -> None:
 
 def belonging(handle: Handle) -> list[tuple[str, str]]:
     """Return the tables with rows of a session, and the columns that say so, found by looking."""
-    found: list[tuple[str, str]] | None = handle.cache.get("belonging")
+    found: list[tuple[str, str]] | None = handle.schema.get("belonging")
     if found is None:
         found = [
             (table, column)
@@ -146,7 +124,7 @@ def belonging(handle: Handle) -> list[tuple[str, str]]:
             if table not in _KEPT and (table, column) != ("sessions", "parent_session_id")
         ]
         found += [pair for pair in _OTHER_KEYS.items() if handle.has(*pair)]
-        handle.cache["belonging"] = found
+        handle.schema["belonging"] = found
     return found
 
 

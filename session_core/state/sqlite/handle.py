@@ -44,8 +44,12 @@ class Handle:
         """Which file it was opened on, where that matters: another may take its place."""
         self.immutable = False
         """Whether it was opened as a file that cannot change, on a mount that nobody can write."""
+        self.linked = True
+        """Whether what refers to another row needs it to be there."""
         self.depth = 0
         """How many parts of a transaction are open, one in another."""
+        self.schema: dict[Any, Any] = {}
+        """What the schema says, until somebody changes it."""
         self._columns: dict[str, tuple[str, ...]] = {}
         self._composed: dict[str, str] = {}
         self._schema_version = -1
@@ -137,8 +141,8 @@ class Handle:
             (schema,) = self.connection.execute("PRAGMA schema_version").fetchone()
             if schema != self._schema_version:
                 self._schema_version = schema
-                self._columns.clear()
-                self._composed.clear()
+                for memory in (self.schema, self._columns, self._composed):
+                    memory.clear()
 
     def snapshot(self) -> Snapshot:
         """Everything that is read inside is of one moment."""

@@ -100,14 +100,19 @@ class Store:
         self._read(lambda _: None)
         return self._immutable
 
-    def transaction(self) -> AbstractContextManager[None]:
+    def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
         """All that this thread changes inside is one transaction, or nothing of it is.
 
+        Where it is not `linked`, rows may refer to what is not there, as orphans that are put back.
         Keep it short: no hook, model call or file is waited for inside. On a path without a file
         it begins with its first change.
         """
         return Transaction(
-            self._writer, errors=self._errors, late=self._late, is_late=self._lacks_a_file
+            self._writer,
+            errors=self._errors,
+            late=self._late,
+            is_late=self._lacks_a_file,
+            linked=linked,
         )
 
     @property

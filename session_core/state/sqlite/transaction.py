@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from session_core.errors import StorageError, Unsupported
+from session_core.errors import InvalidInput, StorageError, Unsupported
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.turns import this_thread
 
@@ -60,11 +60,13 @@ class Transaction:
         errors: Callable[[], AbstractContextManager[None]],
         late: list[weakref.ref[Transaction]],
         is_late: Callable[[], bool],
+        linked: bool,
     ) -> None:
         self._open_writer = open_writer
         self._errors = errors
         self._late = late
         self._is_late = is_late
+        self._linked = linked
         self._writer: Writer | None = None
         self._job: Job | None = None
         self._part: Part | None = None
@@ -95,9 +97,10 @@ class Transaction:
                 writer = self._writer = self._open_writer()
                 inside = writer.current
                 if inside is None:
-                    self._job = writer.job(self)
+                    self._job = writer.job(self, linked=self._linked)
                     writer.begin(self._job)
                 else:
+                    self._check_as_linked(inside)
                     part = Part(inside)
                     part.__enter__()
                     self._part = part
@@ -105,6 +108,10 @@ class Transaction:
             self._end(type(error))
             self._writer = self._job = self._part = None
             raise
+
+    def _check_as_linked(self, inside: Handle) -> None:
+        if inside.linked and not self._linked:
+            raise InvalidInput("the transaction that is open sees to it that all is linked")
 
     def __exit__(
         self,

@@ -60,6 +60,7 @@ class Job:
         "done",
         "error",
         "inside",
+        "linked",
         "of",
         "over",
         "result",
@@ -80,6 +81,8 @@ class Job:
         self.done = False
         self.inside = False
         """Whether it has a transaction open."""
+        self.linked = True
+        """Whether its transaction sees to it that what is referred to is there."""
         self.over = False
         """Whether its caller has left."""
         self.of: weakref.ref[Any] | None = None

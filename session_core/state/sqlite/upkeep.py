@@ -12,8 +12,9 @@ from functools import partial
 
 from session_core.models import Finding, Sizes
 from session_core.state import arguments
+from session_core.state.pace import Pace
 from session_core.state.sqlite import blocks, checks, sessions, sizes
-from session_core.state.sqlite.deletion import Pace, delete_row, delete_some, there
+from session_core.state.sqlite.deletion import delete_row, delete_some, there
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 

@@ -90,9 +90,10 @@ class Writer:
         self.follow_up()
         return cast("T", job.result)
 
-    def job(self, of: object) -> Job:
+    def job(self, of: object, *, linked: bool = True) -> Job:
         """Return what a transaction is begun and ended with; it ends with `of` at the latest."""
         job = Job(None, self._deadline())
+        job.linked = linked
         job.of = weakref.ref(of, lambda _: self._drop(job))
         return job
 
@@ -113,6 +114,21 @@ class Writer:
                 self._handle.connection.rollback()
                 self._undo(job)
             job.over, job.of = True, None
+            self._turns.leave(job)
+
+    def alone(self, work: Callable[[Handle], T]) -> T:
+        """Do something with the connection outside of any transaction, and nobody else meanwhile.
+
+        Whoever has the lock is waited for as the connection waits, once.
+        """
+        job = Job(None, self._deadline())
+        try:
+            self._have_alone(job)
+            handle = self._opened()
+            self._check()
+            return work(handle)
+        finally:
+            job.over = True
             self._turns.leave(job)
 
     def tidy(self, for_s: float) -> None:
@@ -226,6 +242,9 @@ class Writer:
     def _begin(self, job: Job, handle: Handle, deadline: float) -> None:
         self._committing = False
         self._log.fold_back_overdue(handle)
+        if handle.linked != job.linked:  # which SQLite takes between transactions alone
+            handle.connection.execute(f"PRAGMA foreign_keys={'ON' if job.linked else 'OFF'}")
+            handle.linked = job.linked
         self._unfinished = True
         patiently(handle, "BEGIN IMMEDIATE", deadline)
         self._check()

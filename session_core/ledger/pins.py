@@ -1,0 +1,68 @@
+"""Pins of a home whose sessions have no column for them: in its state folder, durable at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from session_core.ledger.file import PACKAGE, File
+from session_core.ledger.folder import StateFolder
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SQL = blocks.load("pins", PACKAGE)
+
+_FILE = "pins.db"
+_PATIENCE_S = 5.0
+
+
+class Pins:
+    """The sessions of one home that are pinned by us; every process sees them."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._folder = folder
+        self._file = File(self._find, self._make, _PATIENCE_S, schema="pins_schema")
+
+    def all(self) -> frozenset[str]:
+        """Return the sessions that are pinned."""
+        return self._file.read(
+            lambda rows: frozenset(str(each) for (each,) in rows.values(SQL["list_pins"]))
+        )
+
+    def set(self, pinned: Mapping[str, bool]) -> None:
+        """Pin sessions, or no longer; those that are as they should be stay so."""
+
+        def step(rows: Handle) -> None:
+            for session_id, wanted in pinned.items():
+                rows.run(SQL["put_pin" if wanted else "delete_pin"], (session_id,))
+
+        if any(pinned.values()) or self._find() is not None:
+            self._file.write(step)
+
+    def close(self) -> None:
+        """Close its file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _find(self) -> Path | None:
+        folder = self._folder.find()
+        path = folder / _FILE if folder else None
+        return path if path and path.exists() else None
+
+    def _make(self) -> Path:
+        return self._folder.make() / _FILE

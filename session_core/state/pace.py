@@ -1,0 +1,38 @@
+"""How much one transaction may change so that it holds the write lock briefly, on every engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_TARGET_S = 0.02
+_FIRST_BYTES = 64_000
+_LEAST_BYTES = 4_000
+_MEMORY = 0.8
+_MOST_BYTES = 4_000_000
+
+
+class Pace:
+    """How many bytes of messages one transaction may delete so that it holds the lock briefly.
+
+    Now and then a transaction pays for merging the search index that those before it left behind,
+    so it is the pace of the last few that counts.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.room = _FIRST_BYTES
+        self._clock = clock
+        self._bytes = 0.0
+        self._seconds = 0.0
+        self._began_at = 0.0
+
+    def begin(self) -> None:
+        """Note that a transaction has the lock."""
+        self._began_at = self._clock()
+
+    def end(self) -> None:
+        """Adapt to how long it had it."""
+        self._bytes = self._bytes * _MEMORY + self.room
+        self._seconds = self._seconds * _MEMORY + self._clock() - self._began_at
+        wanted = _TARGET_S * self._bytes / max(self._seconds, 0.0001)
+        self.room = int(min(max(wanted, _LEAST_BYTES), 2 * self.room, _MOST_BYTES))

@@ -1,0 +1,241 @@
+"""Rows of one table that are put back: inserted, perhaps without a value, refused, or present."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from session_core import driver
+from session_core.models import Misfit, Put, Raw
+from session_core.state.sqlite import blocks, index, removal, stored, trigram
+from session_core.state.sqlite.handle import Handle, quoted
+from session_core.state.sqlite.images import MESSAGES, SESSIONS
+from session_core.state.sqlite.stored import Link, Row, Shape
+
+SQL = blocks.load("images")
+
+_INDEXED = ("content", "tool_name", "tool_calls")
+
+_TAKEN = "somebody else has it by now"
+_GONE = "what it refers to is gone"
+_NEEDED = "this home takes no row without it"
+_FORBIDDEN = "a rule of this home does not take it"
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the rows so far."""
+
+    inserted: int = 0
+    present: int = 0
+    refused: list[Misfit] = field(default_factory=list)
+    emptied: list[Misfit] = field(default_factory=list)
+    dropped: dict[str, dict[str, None]] = field(default_factory=dict)
+    sessions: set[Any] = field(default_factory=set)
+    """Those that were inserted."""
+
+    def result(self) -> Put:
+        """Return it as it is told."""
+        dropped = {table: tuple(names) for table, names in self.dropped.items()}
+        refused, emptied = tuple(self.refused), tuple(self.emptied)
+        return Put(self.inserted, self.present, refused, emptied, dropped)
+
+
+class Table:
+    """Rows of one table that are put back."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        shape: Shape,
+        names: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        report: Report,
+    ) -> None:
+        self._handle = handle
+        self._shape = shape
+        self._names = names
+        self._rows = rows
+        self._report = report
+        # A column that came into the key since has the default of the table in such a row.
+        self._grown = {
+            name: handle.value(f"SELECT {shape.defaults[name]}")
+            for name in shape.key
+            if name not in names and name in shape.defaults
+        }
+        self._known: set[Row] = set()
+        """The keys of rows that are present or new."""
+        self._counted: Counter[Row] = Counter()
+        self._new: dict[Row, dict[str, Any]] = {}
+        """What was inserted, by its key: the values as they are to stand here."""
+
+    def put(self) -> None:
+        """Insert what is not there."""
+        if self._shape.table != MESSAGES:
+            self._put_rows()
+            return
+        sessions = dict.fromkeys(row[self._names.index("session_id")] for row in self._rows)
+        with removal.keeping(self._handle, sessions):
+            self._put_rows()
+        for session_id in sessions if self._new else ():
+            self._handle.touched(session_id)
+            if session_id not in self._report.sessions:
+                # Lists that know it look again at what was stored last.
+                self._handle.run(SQL["move_last"], stored.bound([session_id]))
+
+    def mend_links(self) -> None:
+        """Leave out what refers to something that is gone, else take the row out again."""
+        for link in self._shape.links:
+            wanted: dict[Row, list[Row]] = {}
+            for key, values in self._new.items():
+                named = tuple(values.get(name) for name in link.columns)
+                if None not in named:
+                    wanted.setdefault(named, []).append(key)
+            for named, keys in wanted.items():
+                if not self._is_there(link, named):
+                    for key in keys:
+                        self._cut(link, key)
+
+    def finish(self) -> None:
+        """Set right what triggers have made otherwise, and tell the search index."""
+        for key, values in self._new.items():
+            if None not in key:
+                self._set_right(key, values)
+            if self._shape.table == SESSIONS:
+                self._handle.touched(values["id"])
+        if self._shape.table == MESSAGES and self._new:
+            ids = [key[0] for key in self._new]
+            odd = [key[0] for key, values in self._new.items() if _has_nul(values)]
+            trigram.mend(self._handle, odd)
+            index.remember(self._handle, ids)
+            index.appended(self._handle, max(ids))
+
+    def _put_rows(self) -> None:
+        for row in self._rows:
+            key = self._key(row)
+            there = self._at(key)
+            equal = sum(stored.same(found, row) for found in there)
+            # A key with NULL in it is of any number of rows, equal ones too.
+            if equal > (self._counted[tuple(row)] if None in key else 0):
+                self._report.present += 1
+                self._known.add(key)
+                self._counted[tuple(row)] += 1
+            elif not there or None in key:
+                self._insert(key, dict(zip(self._names, row, strict=True)))
+                self._counted[tuple(row)] += 1
+            elif self._shape.keyed:
+                self._refuse(key, _TAKEN)
+            else:
+                self._put_elsewhere(row)
+
+    def _key(self, row: Sequence[Any]) -> Row:
+        given = {**self._grown, **dict(zip(self._names, row, strict=True))}
+        return tuple(given.get(name) for name in self._shape.key)
+
+    def _at(self, key: Row) -> list[Row]:
+        """Return what has a key, by the columns that the image has."""
+        given = dict(zip(self._shape.key, key, strict=True))
+        names, table = stored.listed(self._names), quoted(self._shape.table)
+        sql = f"SELECT {names} FROM {table} WHERE {stored.matching(given)}"  # noqa: S608 -- from the schema, quoted
+        return stored.read(self._handle, sql, stored.bound(key))
+
+    def _put_elsewhere(self, row: Sequence[Any]) -> None:
+        """Put back a row that is known by its row id alone, which somebody else has got."""
+        values = dict(zip(self._names, row, strict=True))
+        (place,) = self._shape.key
+        del values[place]
+        for found in stored.at(self._handle, self._shape, values):
+            here = dict(zip(self._shape.columns, found, strict=True))
+            equal = stored.same([here[name] for name in values], list(values.values()))
+            if equal and (here[place],) not in self._known:
+                self._known.add((here[place],))
+                self._report.present += 1
+                return
+        self._insert(None, values)
+
+    def _insert(self, key: Row | None, values: dict[str, Any]) -> None:
+        """Insert a row, without the values that this home does not take."""
+        while True:
+            try:
+                row_id = stored.insert(self._handle, self._shape.table, values)
+            except driver.library().IntegrityError as error:
+                if not self._handle.connection.in_transaction:
+                    raise
+                name, why = self._named(error), _why(error)
+                if name is None or not self._may_go(name, values):
+                    self._refuse(key or (), why)
+                    return
+                self._report.emptied.append(Misfit(self._shape.table, key or (), why, name))
+                del values[name]
+            else:
+                key = (row_id,) if key is None else key
+                self._new[key] = values
+                self._known.add(key)
+                self._report.inserted += 1
+                if self._shape.table == SESSIONS:
+                    self._report.sessions.add(values["id"])
+                return
+
+    def _named(self, error: Exception) -> str | None:
+        """Return the one column that an error is about."""
+        _, _, named = str(error).partition(" constraint failed: ")
+        name = named.removeprefix(f"{self._shape.table}.")
+        return name if name in self._shape.columns else None
+
+    def _may_go(self, name: str, values: Mapping[str, Any]) -> bool:
+        if name in self._shape.key or name not in values:
+            return False
+        return values[name] is not None or name in self._shape.defaults
+
+    def _is_there(self, link: Link, named: Row) -> bool:
+        if stored.shape(self._handle, link.table) is None or not link.named:
+            return True  # a link that leads nowhere by its schema is none of ours
+        found = dict(zip(link.named, named, strict=True))
+        sql = f"SELECT 1 FROM {quoted(link.table)} WHERE {stored.matching(found)}"  # noqa: S608 -- from the schema, quoted
+        return bool(self._handle.values(sql, stored.bound(found.values())))
+
+    def _cut(self, link: Link, key: Row) -> None:
+        given = dict(zip(self._shape.key, key, strict=True))
+        empty = dict.fromkeys(link.columns)
+        try:
+            stored.update(self._handle, self._shape.table, given, empty)
+        except driver.library().IntegrityError:
+            stored.delete(self._handle, self._shape.table, given)
+            del self._new[key]
+            self._report.inserted -= 1
+            self._refuse(key, _GONE)
+            return
+        self._new[key].update(empty)
+        emptied = [Misfit(self._shape.table, key, _GONE, name) for name in link.columns]
+        self._report.emptied += emptied
+
+    def _set_right(self, key: Row, values: Mapping[str, Any]) -> None:
+        given = dict(zip(self._shape.key, key, strict=True))
+        for found in stored.at(self._handle, self._shape, given):
+            here = dict(zip(self._shape.columns, found, strict=True))
+            other = {
+                name: value
+                for name, value in values.items()
+                if not stored.same([here[name]], [value])
+            }
+            if other:
+                stored.update(self._handle, self._shape.table, given, other)
+
+    def _refuse(self, key: Row, why: str) -> None:
+        self._report.refused.append(Misfit(self._shape.table, key, why))
+
+
+def _why(error: Exception) -> str:
+    """Return why a row is not taken; the text of the error may hold what it says."""
+    text = str(error)
+    if text.startswith("UNIQUE constraint"):
+        return _TAKEN
+    return _NEEDED if text.startswith("NOT NULL constraint") else _FORBIDDEN
+
+
+def _has_nul(values: Mapping[str, Any]) -> bool:
+    """Whether what an index has of a message has a NUL in it."""
+    texts = [values.get(name) for name in _INDEXED]
+    return any(trigram.has_nul(text.stored if isinstance(text, Raw) else text) for text in texts)

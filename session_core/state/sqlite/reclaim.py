@@ -1,0 +1,144 @@
+"""Room that is won back: search indexes merged bit by bit, and the whole file written anew.
+
+Neither changes what is stored, nor how the file is made: page size, journal and the rest stay.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from session_core.errors import Busy, InvalidInput, StorageFull
+from session_core.models import Vacuumed
+from session_core.presence import sidecar
+from session_core.state.sqlite import blocks
+from session_core.state.sqlite.handle import Handle, quoted
+from session_core.state.sqlite.opening import size
+from session_core.state.sqlite.store import Store
+
+CHECKS = blocks.load("checks")
+
+_STEP_S = 0.015
+"""So long a step of merging works; its commit takes about as much as is left of 20 ms."""
+
+_PAGES = 8
+_WORKED = 2
+"""A merge that changes fewer rows has found nothing to do."""
+
+_ROOM_FACTOR = 1.05
+"""Pages in a log have a head each."""
+
+_TEMPORARY = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- where SQLite looks
+
+
+class Reclaim(Store):
+    """Wins room back."""
+
+    def optimize_step(self) -> bool:
+        """Merge a part of the search indexes, for about 20 ms; return whether there is more to do.
+
+        What is merged finds the same, faster, and takes less room.
+        """
+        return not self._lacks_a_file() and self._write(_merge)
+
+    def vacuum(self) -> Vacuumed:
+        """Write the file anew without its free pages; nobody can write until that is done.
+
+        Raises:
+            Busy: another process has it open.
+            StorageFull: there is no room for the copies that it takes meanwhile.
+            InvalidInput: a transaction is open.
+        """
+        if self.in_transaction:
+            raise InvalidInput("a transaction of this thread is open; vacuum after it")
+        if self._lacks_a_file():
+            return Vacuumed(0, 0)
+        writer = self._writer()
+        self._require_alone()
+        with self._errors():
+            return writer.alone(self._vacuum)
+
+    def _vacuum(self, handle: Handle) -> Vacuumed:
+        before = self._bytes()
+        _require_room(self.path, _copies(handle))
+        handle.run("VACUUM")
+        # What was written is in the log; only folded back whole it makes the file shorter.
+        self._require_alone()
+        handle.values("PRAGMA wal_checkpoint(TRUNCATE)")
+        handle.forget()
+        return Vacuumed(before, self._bytes())
+
+    def _require_alone(self) -> None:
+        holders = [str(holder) for holder in self.holders()]
+        if holders:
+            raise Busy(
+                f"{self.path} is open in {', '.join(holders)}; stop that, then try again",
+                holders=holders,
+            )
+
+    def _bytes(self) -> int:
+        return size(self.path) + size(sidecar(self.path, "-wal"))
+
+
+def _merge(handle: Handle) -> bool:
+    """Merge in small parts until the time is over; return whether the last one did anything."""
+    until = time.monotonic() + _STEP_S
+    for (table,) in handle.values(CHECKS["list_index_tables"]):
+        name = quoted(table)
+        merge = f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)"  # noqa: S608 -- from the schema, quoted
+        while True:
+            if time.monotonic() >= until:
+                return True
+            before = handle.connection.total_changes
+            # A negative number has all segments merged into one, not only those that are due.
+            handle.run(merge, (-_PAGES,))
+            if handle.connection.total_changes - before < _WORKED:
+                break
+    return False
+
+
+def _copies(handle: Handle) -> tuple[int, int]:
+    """Return the bytes that a vacuum takes beside the file and among the temporary files."""
+    page, pages, free = (
+        int(handle.value(f"PRAGMA {name}"))
+        for name in ("page_size", "page_count", "freelist_count")
+    )
+    used = int((pages - free) * page * _ROOM_FACTOR)
+    beside = used if handle.value("PRAGMA journal_mode") == "wal" else pages * page
+    return beside, used
+
+
+def _require_room(path: Path, needed: tuple[int, int]) -> None:
+    beside, temporary = path.resolve().parent, _temporary_folder()
+    wanted = {beside: needed[0]}
+    if beside.stat().st_dev == temporary.stat().st_dev:
+        wanted[beside] += needed[1]
+    else:
+        wanted[temporary] = needed[1]
+    for folder, count in wanted.items():
+        free = shutil.disk_usage(folder).free
+        if free < count:
+            raise StorageFull(
+                f"a vacuum of {path} needs {count} bytes in {folder}, where {free} are free; "
+                "free some, then try again"
+            )
+
+
+def _temporary_folder() -> Path:
+    """Return where SQLite puts temporary files."""
+    if os.name == "nt":
+        return Path(tempfile.gettempdir())
+    named = (os.environ.get(name) for name in ("SQLITE_TMPDIR", "TMPDIR"))
+    return next(filter(_takes_files, _paths([*named, *_TEMPORARY])), Path(tempfile.gettempdir()))
+
+
+def _paths(names: Iterable[str | None]) -> Iterable[Path]:
+    return (Path(name) for name in names if name)
+
+
+def _takes_files(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)

@@ -1,0 +1,252 @@
+"""Removal of exactly the rows that an image has: what was changed since is left, and says so.
+
+It protects nobody, and keeps nothing: both is for those who took the image.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import Any
+
+from session_core import driver
+from session_core.errors import Changed, InvalidInput
+from session_core.models import Images, Revision
+from session_core.state import arguments
+from session_core.state.sqlite import blocks, images, index, sessions, stored, trigram
+from session_core.state.sqlite.deletion import delete_messages
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.images import MESSAGES, SESSIONS
+from session_core.state.sqlite.store import Store
+from session_core.state.sqlite.stored import Row, Shape
+
+SQL = blocks.load("images")
+
+_PAGE = 500
+
+
+class Removal(Store):
+    """Removes and alters what is still as it was imaged."""
+
+    def remove_messages(
+        self, removed: Mapping[str, tuple[Sequence[int], Revision]]
+    ) -> dict[str, Revision]:
+        """Delete messages of sessions that are still at a revision; return the revisions after.
+
+        All in one call, since a search index pays for each. The counters stay as they are.
+
+        Raises:
+            Changed: a session is at another revision, or has not all of them.
+            NotFound: there is no such session.
+        """
+        wanted = {
+            session_id: (set(arguments.whole_numbers("message ids", ids)), expected)
+            for session_id, (ids, expected) in removed.items()
+        }
+
+        def step(handle: Handle) -> dict[str, Revision]:
+            after = {
+                session_id: _without(handle, session_id, ids, expected)
+                for session_id, (ids, expected) in wanted.items()
+            }
+            with keeping(handle, wanted):
+                _delete_messages(handle, [one for ids, _ in wanted.values() for one in ids])
+            handle.cache |= {("revision", each): revision for each, revision in after.items()}
+            return after
+
+        return self._write(step)
+
+    def remove_rows(self, removed: Iterable[Images]) -> None:
+        """Delete rows that are still as they were imaged, in any order; shared ones stay.
+
+        Raises:
+            Changed: one of them is not as in its image, or others belong to it.
+        """
+        rest = [image for image in _checked(removed) if not image.shared and image.rows]
+
+        def step(handle: Handle) -> None:
+            for image in rest:
+                _check_unchanged(handle, image)
+            _remove(handle, rest)
+
+        self._write(step)
+
+    def change_row(
+        self,
+        table: str,
+        key: Mapping[str, Any],
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+    ) -> None:
+        """Set columns of the row with a key which has `before` in some columns.
+
+        Raises:
+            Changed: it has not, or there is no such row.
+            InvalidInput: the table has no such column.
+        """
+        if not key or not all(isinstance(one, Mapping) for one in (key, before, after)):
+            raise InvalidInput("a key, what was and what is to be are mappings of columns")
+
+        def step(handle: Handle) -> None:
+            shape = stored.shape(handle, table)
+            if shape is None:
+                raise InvalidInput(f"this home has no table {table}")
+            for given in (key, before, after):
+                images.require_columns(shape, given)
+            found = stored.at(handle, shape, key)
+            if len(found) != 1 or not _has(shape, found[0], before):
+                raise _changed(f"a row of {table}")
+            if after:
+                _touch(handle, Images(table, shape.columns, tuple(found)))
+                _change(handle, shape, found[0], key, after)
+
+        self._write(step)
+
+
+@contextmanager
+def keeping(handle: Handle, session_ids: Iterable[Any]) -> Iterator[None]:
+    """Messages are deleted or inserted inside, which leaves the rows of their sessions alone.
+
+    Someone may have put triggers on messages that count in those.
+    """
+    shape = stored.shape(handle, SESSIONS)
+    keys = [{"id": session_id} for session_id in session_ids]
+    before = [stored.at(handle, shape, key) if shape else [] for key in keys]
+    yield
+    for key, rows in zip(keys, before, strict=True):
+        if shape is not None and rows:
+            _restore(handle, shape, key, rows[0])
+
+
+def _change(
+    handle: Handle, shape: Shape, row: Row, key: Mapping[str, Any], after: Mapping[str, Any]
+) -> None:
+    """Set columns of a row, of a message in the search indexes too."""
+    ids = [row[shape.columns.index("id")]] if shape.table == MESSAGES else []
+    index.forget(handle, ids)
+    trigram.mend(handle, ids)
+    stored.update(handle, shape.table, key, after)
+    trigram.mend(handle, ids)
+    index.remember(handle, ids)
+
+
+def _restore(handle: Handle, shape: Shape, key: Mapping[str, Any], wanted: Row) -> None:
+    """Set what a trigger has made otherwise in a row."""
+    for found in stored.at(handle, shape, key):
+        if not stored.same(found, wanted):
+            pairs = zip(shape.columns, found, wanted, strict=True)
+            other = {name: value for name, now, value in pairs if not stored.same([now], [value])}
+            stored.update(handle, shape.table, key, other)
+
+
+def _without(handle: Handle, session_id: str, ids: Collection[int], expected: Revision) -> Revision:
+    """Return what the revision is without these messages, which must all be there."""
+    if sessions.revision(handle, session_id) != expected:
+        raise _changed(f"session {session_id}")
+    given = {"ids": json.dumps(list(ids)), "session": session_id}
+    count, live, compacted = handle.values(handle.sql(SQL["count_flags"]), given)[0]
+    if count < len(ids):
+        raise _changed(f"session {session_id}")
+    after = expected._replace(live=expected.live - live, compacted=expected.compacted - compacted)
+    if expected.last_id in ids:
+        last = handle.value(SQL["get_last_without"], given)
+        after = after._replace(last_id=last or 0)
+    return after
+
+
+def _delete_messages(handle: Handle, ids: Sequence[int]) -> None:
+    if delete_messages(handle, ids) < len(ids):
+        raise _changed("a message that is to be deleted")
+
+
+def _check_unchanged(handle: Handle, image: Images) -> None:
+    shape = _require(handle, image)
+    if image.table == MESSAGES:
+        place = shape.columns.index("id")
+        for page in _pages(sorted(image.rows, key=itemgetter(place))):
+            found = images.messages(handle, shape, [row[place] for row in page])
+            if len(found) != len(page) or not all(map(stored.same, found, page)):
+                raise _changed("a message")
+        return
+    for row in image.rows:
+        found = stored.at(handle, shape, _key(shape, row))
+        if len(found) != image.rows.count(row) or not stored.same(found[0], row):
+            raise _changed(f"a row of {image.table}")
+
+
+def _remove(handle: Handle, given: Sequence[Images]) -> None:
+    """Delete rows, those that others refer to after these, in as many rounds as that takes."""
+    rest: list[tuple[str, dict[str, Any]]] = []
+    for image in given:
+        _touch(handle, image)
+        shape = _require(handle, image)
+        if image.table == MESSAGES:
+            place = image.columns.index("id")
+            with keeping(handle, _values(image, "session_id")):
+                _delete_messages(handle, [row[place] for row in image.rows])
+        else:
+            rest += [(image.table, _key(shape, row)) for row in image.rows]
+    while rest:
+        left = [one for one in rest if not _is_deleted(handle, *one)]
+        if len(left) == len(rest):
+            raise _changed(f"what belongs to a row of {left[0][0]}")
+        rest = left
+
+
+def _is_deleted(handle: Handle, table: str, key: Mapping[str, Any]) -> bool:
+    """Delete a row; say whether nothing refers to it any more."""
+    try:
+        stored.delete(handle, table, key)
+    except driver.library().IntegrityError as error:
+        if "FOREIGN KEY" not in str(error):
+            raise
+        return False
+    return True
+
+
+def _touch(handle: Handle, image: Images) -> None:
+    """Forget what was counted of the sessions whose rows or messages these are."""
+    name = {SESSIONS: "id", MESSAGES: "session_id"}.get(image.table)
+    for session_id in _values(image, name) if name else ():
+        handle.touched(session_id)
+
+
+def _values(image: Images, column: str) -> list[Any]:
+    place = image.columns.index(column)
+    return list(dict.fromkeys(row[place] for row in image.rows))
+
+
+def _key(shape: Shape, row: Row) -> dict[str, Any]:
+    """Return what a row is known by: its key, and all of it where that is not of one row alone."""
+    key = dict(zip(shape.key, shape.key_of(row), strict=True))
+    return dict(zip(shape.columns, row, strict=True)) if None in key.values() else key
+
+
+def _require(handle: Handle, image: Images) -> Shape:
+    """Return what the table of an image looks like, which has to be as it was."""
+    shape = stored.shape(handle, image.table)
+    if shape is None or shape.columns != image.columns:
+        raise _changed(f"the table {image.table}")
+    return shape
+
+
+def _has(shape: Shape, row: Row, values: Mapping[str, Any]) -> bool:
+    found = [row[shape.columns.index(name)] for name in values]
+    return stored.same(found, list(values.values()))
+
+
+def _checked(removed: Iterable[Images]) -> list[Images]:
+    found = list(removed)
+    if not all(isinstance(image, Images) for image in found):
+        raise InvalidInput("rows are given as images of them")
+    return found
+
+
+def _pages(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    return (rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE))
+
+
+def _changed(what: str) -> Changed:
+    return Changed(f"{what} was changed since; plan again")

@@ -1,0 +1,348 @@
+"""Rows as they are stored: imaged, removed where they are still so, changed, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from session_core import Changed, InvalidInput, NotFound, StateDatabase
+from session_core.models import Images, Put, Raw, Revision
+
+NOTHING = Put()
+
+
+def fill(db: StateDatabase, session_id: str = "s", messages: int = 5) -> list[int]:
+    db.create_session(session_id, "cli", model="m", started_at=5.0)
+    rows = [{"role": "user", "content": f"needle {n} of {session_id}"} for n in range(messages)]
+    db.append_messages(session_id, rows)
+    db.update_token_counts(session_id, model="m", input_tokens=5)
+    return [row["id"] for row in db.get_messages(session_id)]
+
+
+def messages_of(db: StateDatabase, session_id: str = "s") -> Images:
+    return db.message_images(session_id, 0, 1_000_000)[0]
+
+
+def remove(db: StateDatabase, session_id: str = "s") -> list[Images]:
+    """Remove a session and all that it has; return its images."""
+    pages, rest = messages_of(db, session_id), db.session_images(session_id)
+    ids = [row[pages.columns.index("id")] for row in pages.rows]
+    with db.transaction():
+        db.remove_messages({session_id: (ids, db.revision(session_id))})
+        db.remove_rows(rest)
+    return [pages, *rest]
+
+
+def pages(db: StateDatabase, room: int) -> Iterator[Images]:
+    after, more = 0, True
+    while more:
+        image, more = db.message_images("s", after, room)
+        yield image
+        after = image.rows[-1][image.columns.index("id")]
+
+
+@pytest.mark.parametrize("room", [0, 1, 1000, 100_000])
+def test_messages_are_imaged_once_in_their_order_at_least_one_at_a_time(
+    db: StateDatabase, room: int
+) -> None:
+    ids = fill(db, messages=30)
+    fill(db, "other")
+    found = list(pages(db, room))
+    place = found[0].columns.index("id")
+    assert [row[place] for image in found for row in image.rows] == ids
+    assert len(found) == {0: 30, 1: 30, 1000: 6, 100_000: 1}[room]
+    assert db.message_images("s", ids[-1], 1) == (Images("messages", found[0].columns, ()), False)
+
+
+def test_what_is_removed_is_put_back(db: StateDatabase) -> None:
+    fill(db)
+    fill(db, "other")
+    before = db.get_session("s"), db.get_messages("s"), db.model_usage("s"), db.revision("s")
+    removed = remove(db)
+    assert (db.get_session("s"), db.get_messages("s"), db.model_usage("s")) == (None, [], [])
+    assert [hit.session_id for hit in db.search("needle").hits] == ["other"]
+    report = db.put_images(removed)
+    assert report == Put(inserted=sum(len(image.rows) for image in removed))
+    after = db.get_session("s"), db.get_messages("s"), db.model_usage("s"), db.revision("s")
+    assert after == before
+    for mode in ("words", "substring"):
+        hits = db.search("needle", mode=mode, per="message").hits  # type: ignore[arg-type]
+        assert {hit.session_id for hit in hits} == {"s", "other"}
+        assert len(hits) == 10
+    assert db.check_integrity(deep=True) == []
+
+
+def test_what_is_there_is_present(db: StateDatabase) -> None:
+    fill(db)
+    images = [*db.session_images("s"), messages_of(db)]
+    count = sum(len(image.rows) for image in images)
+    assert db.put_images(images) == Put(present=count)
+    assert db.put_images([]) == NOTHING
+
+
+def test_some_messages_are_removed_and_the_rest_stays_as_it_is(db: StateDatabase) -> None:
+    ids = fill(db)
+    db.rewind_to_message("s", ids[3])
+    row, images = db.get_session("s"), messages_of(db)
+    after = db.remove_messages({"s": ([ids[0], ids[4]], db.revision("s"))})
+    assert after == {"s": db.revision("s")}
+    assert after["s"]._replace(ended_at=None) == Revision(ids[3], 2, 0, 1, None)
+    assert db.get_session("s") == row
+    assert [one["id"] for one in db.get_messages("s", include_inactive=True)] == ids[1:4]
+    assert db.check_integrity(deep=True) == []
+    assert db.put_images([images]) == Put(inserted=2, present=3)
+    assert db.get_session("s") == row
+    assert messages_of(db) == images
+    assert db.check_integrity(deep=True) == []
+
+
+def test_nothing_is_removed_of_a_session_at_another_revision(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    ids, others = fill(db), fill(db, "t")
+    old = db.revision("t")
+    other.append_message("t", "user", "later")
+    with pytest.raises(Changed):
+        db.remove_messages({"s": (ids, db.revision("s")), "t": (others, old)})
+    with pytest.raises(Changed):
+        db.remove_messages({"s": ([*ids, others[0]], db.revision("s"))})
+    with pytest.raises(NotFound):
+        db.remove_messages({"nobody": ([], old)})
+    with pytest.raises(InvalidInput):
+        db.remove_messages({"s": (["x"], db.revision("s"))})  # type: ignore[list-item]
+    assert (db.message_count("s"), db.message_count("t")) == (5, 6)
+
+
+def test_a_row_that_is_not_as_in_its_image_stays_and_so_does_all(db: StateDatabase) -> None:
+    fill(db)
+    rows, texts = db.session_images("s"), messages_of(db)
+    db.set_session_title("s", "Later")
+    with pytest.raises(Changed):
+        db.remove_rows([*rows, texts])
+    with pytest.raises(Changed):
+        db.remove_rows(db.session_images("s"))  # its messages are still there
+    assert db.message_count("s") == 5
+    db.remove_rows([*db.session_images("s"), texts])
+    assert db.session_images("s") == []
+    with pytest.raises(Changed):
+        db.remove_rows([texts])
+
+
+def test_messages_are_removed_by_their_images_only_as_they_were(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    fill(db)
+    images = messages_of(db)
+    strange("UPDATE messages SET content = 'edited' WHERE id = (SELECT min(id) FROM messages)")
+    with pytest.raises(Changed):
+        db.remove_rows([images])
+    db.remove_rows([messages_of(db)])
+    assert db.message_count("s") == 0
+    assert db.check_integrity(deep=True) == []
+
+
+def test_a_child_keeps_its_parent_from_being_removed(db: StateDatabase) -> None:
+    fill(db)
+    db.create_session("child", "cli", parent_session_id="s")
+    images = db.session_images("s")
+    texts = messages_of(db)
+    with pytest.raises(Changed):
+        db.remove_rows([texts, *images])
+    db.change_row(
+        "sessions", {"id": "child"}, {"parent_session_id": "s"}, {"parent_session_id": None}
+    )
+    db.remove_rows([texts, *images])
+    assert db.put_images([texts, *images]).refused == ()
+    db.change_row(
+        "sessions", {"id": "child"}, {"parent_session_id": None}, {"parent_session_id": "s"}
+    )
+    assert [child["id"] for child in db.children("s")] == ["child"]
+
+
+def test_a_row_is_changed_only_where_it_is_as_it_was(db: StateDatabase) -> None:
+    fill(db)
+    key = {"id": "s"}
+    db.change_row("sessions", key, {"title": None, "ended_at": None}, {"ended_at": 7.5})
+    assert db.revision("s").ended_at == 7.5
+    for before in ({"ended_at": None}, {"started_at": 5}, {"title": ""}):
+        with pytest.raises(Changed):
+            db.change_row("sessions", key, before, {"title": "x"})
+    with pytest.raises(Changed):
+        db.change_row("sessions", {"id": "nobody"}, {}, {"title": "x"})
+    for table, columns in (("sessions", {"no_such": 1}), ("no_such", {})):
+        with pytest.raises(InvalidInput):
+            db.change_row(table, key, {}, columns)
+    assert db.get_session_title("s") is None
+
+
+def test_a_changed_message_is_found_by_what_it_says_now(db: StateDatabase) -> None:
+    first, *_ = fill(db)
+    text = "needle 0 of s"
+    db.change_row("messages", {"id": first}, {"content": text}, {"content": "haystack"})
+    assert [hit.message_id for hit in db.search("haystack", per="message").hits] == [first]
+    assert len(db.search("needle", per="message").hits) == 4
+    assert db.check_integrity(deep=True) == []
+
+
+def test_rows_are_imaged_by_their_values(db: StateDatabase) -> None:
+    fill(db)
+    (image,) = [one for one in db.session_images("s") if one.table == "sessions"]
+    assert db.row_images("sessions", {"source": "cli", "title": None}) == image
+    assert db.row_images("sessions", {"source": "tui"}).rows == ()
+    assert db.row_images("no_such_table", {"x": 1}) == Images("no_such_table", (), ())
+    with pytest.raises(InvalidInput):
+        db.row_images("sessions", {"no_such": 1})
+
+
+def test_nobody_is_overwritten_who_has_the_id_by_now(db: StateDatabase) -> None:
+    fill(db)
+    removed = remove(db)
+    db.create_session("s", "tui")
+    report = db.put_images([one for one in removed if one.table == "sessions"])
+    assert [(one.table, one.key) for one in report.refused] == [("sessions", ("s",))]
+    assert (db.get_session("s") or {})["source"] == "tui"
+
+
+def test_a_title_that_was_taken_is_left_out_and_told(db: StateDatabase) -> None:
+    fill(db)
+    db.set_session_title("s", "Trip")
+    removed = remove(db)
+    db.create_session("later", "cli")
+    db.set_session_title("later", "Trip")
+    report = db.put_images(removed)
+    assert [(one.key, one.column) for one in report.emptied] == [(("s",), "title")]
+    assert report.refused == ()
+    assert db.get_session_title("s") is None
+    assert db.get_session_by_title("Trip") == db.get_session("later")
+
+
+def test_a_parent_that_is_gone_is_left_out_and_told(db: StateDatabase) -> None:
+    db.create_session("parent", "cli")
+    fill(db)
+    db.change_row("sessions", {"id": "s"}, {}, {"parent_session_id": "parent"})
+    removed = remove(db)
+    db.delete_session("parent")
+    report = db.put_images(removed)
+    assert [(one.key, one.column) for one in report.emptied] == [(("s",), "parent_session_id")]
+    assert db.link_kind("s") is None
+    assert db.message_count("s") == 5
+
+
+def test_messages_whose_session_is_gone_are_refused(db: StateDatabase) -> None:
+    fill(db)
+    texts = remove(db)[0]
+    report = db.put_images([texts])
+    assert (report.inserted, len(report.refused)) == (0, 5)
+    assert db.message_count() == 0
+    assert db.check_integrity(deep=True) == []
+
+
+def test_parents_come_back_with_their_children_in_any_order(db: StateDatabase) -> None:
+    for name, parent in (("a", None), ("b", "a"), ("c", "b")):
+        db.create_session(name, "cli", parent_session_id=parent)
+    db.change_row("sessions", {"id": "a"}, {}, {"parent_session_id": "c"})  # a circle
+    images = [one for name in "abc" for one in db.session_images(name)]
+    for name in "abc":
+        parent = (db.get_session(name) or {})["parent_session_id"]
+        given = {"parent_session_id": parent}
+        db.change_row("sessions", {"id": name}, given, {"parent_session_id": None})
+    db.remove_rows(one for name in "abc" for one in db.session_images(name))
+    assert db.put_images(images) == Put(inserted=3)
+    assert [one for name in "abc" for one in db.session_images(name)] == images
+
+
+def test_a_list_that_was_read_before_has_what_came_back(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    ids = fill(db)
+    fill(db, "newer")
+    texts = messages_of(db)
+    db.remove_messages({"s": (ids, db.revision("s"))})
+    other.append_message("newer", "user", "now")
+    assert [line.id for line in other.list_sessions(limit=9).items] == ["newer", "s"]
+    shown = other.list_sessions(limit=9).items[-1].last_active_at
+    db.put_images([texts])
+    assert other.list_sessions(limit=9).items[-1].last_active_at > shown
+
+
+@pytest.mark.parametrize("given", [[1], [("sessions", (), ())], "x"])
+def test_what_is_no_image_is_invalid(db: StateDatabase, given: Any) -> None:
+    for verb in (db.put_images, db.remove_rows):
+        with pytest.raises(InvalidInput):
+            verb(given)
+
+
+def test_images_are_packed_and_unpacked() -> None:
+    rows = ((Raw(b"\xff"), 1, b"x", None), ("text", 1.5, {}, ""))
+    image = Images("t", ("a", "b", "c", "d"), rows[:1], shared=True)
+    assert Images.unpack(image.pack()) == image
+
+
+def test_merging_changes_no_answer_and_comes_to_an_end(db: StateDatabase) -> None:
+    for number in range(30):
+        fill(db, f"s{number}", 3)
+    db.delete_sessions([f"s{number}" for number in range(10)])
+    before = db.search("needle", per="message", limit=100).hits
+    while db.optimize_step():
+        pass
+    assert not db.optimize_step()
+    assert db.search("needle", per="message", limit=100).hits == before
+    assert db.check_integrity(deep=True) == []
+
+
+def test_a_vacuum_changes_nothing_but_the_room_that_is_taken(db: StateDatabase) -> None:
+    for number in range(20):
+        fill(db, f"s{number}", 30)
+    db.delete_sessions([f"s{number}" for number in range(19)])
+    before = db.get_session("s19"), db.get_messages("s19"), db.search("needle").hits
+    won = db.vacuum()
+    assert won.after_bytes < won.before_bytes
+    assert db.sizes().free == 0
+    assert db.sizes().db + db.sizes().wal == won.after_bytes
+    assert (db.get_session("s19"), db.get_messages("s19"), db.search("needle").hits) == before
+    assert db.append_message("s19", "user", "goes on")
+    assert db.check_integrity(deep=True) == []
+
+
+def test_no_vacuum_inside_of_a_transaction(db: StateDatabase) -> None:
+    fill(db)
+    with db.transaction(), pytest.raises(InvalidInput):
+        db.vacuum()
+
+
+def test_nothing_is_reclaimed_where_there_is_no_home_yet(db: StateDatabase, home_path: Any) -> None:
+    there = (home_path / "state.db").exists()
+    assert not db.optimize_step()
+    db.vacuum()
+    assert (home_path / "state.db").exists() == there
+
+
+def test_orphans_are_put_back_in_a_transaction_that_is_not_linked(
+    db: StateDatabase, strange: Callable[..., int]
+) -> None:
+    fill(db)
+    fill(db, "child")
+    strange("DELETE FROM sessions WHERE id = 's'")
+    strange("UPDATE sessions SET parent_session_id = 'nobody' WHERE id = 'child'")
+    orphans = [*db.session_images("s"), messages_of(db)]
+    db.remove_rows(orphans)
+    images = orphans + remove(db, "child")
+    with db.transaction(linked=False):
+        report = db.put_images(images)
+    assert (report.refused, report.emptied) == ((), ())
+    assert [*db.session_images("s"), messages_of(db)] == orphans
+    assert (db.get_session("child") or {})["parent_session_id"] == "nobody"
+    with pytest.raises(NotFound):
+        db.create_session("later", "cli", parent_session_id="nobody")
+
+
+def test_a_linked_transaction_stays_so(db: StateDatabase) -> None:
+    with db.transaction():
+        db.create_session("s", "cli")
+        with pytest.raises(InvalidInput), db.transaction(linked=False):
+            pass
+    with db.transaction(linked=False), db.transaction():
+        db.append_message("s", "user", "x")
+    assert db.message_count("s") == 1

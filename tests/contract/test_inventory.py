@@ -1,0 +1,116 @@
+"""What is in a home: a light row of every session, and what is known beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from session_core import StateDatabase
+from session_core.models import Orphans
+from tests.contract.engines import has_column
+
+Strange = Callable[..., int]
+
+DELEGATE = {"_delegate_from": "somebody"}
+BRANCH = {"_branched_from": "somebody"}
+
+
+def by_id(found: StateDatabase) -> dict[str, Any]:
+    return {each.id: each for each in found.inventory()}
+
+
+def test_an_empty_home_has_nothing(db: StateDatabase) -> None:
+    assert db.inventory() == []
+    found = db.health_facts()
+    assert (found.orphans, found.claims, set(found.weeks), found.cost) == ((), (), {0}, 0.0)
+    assert set(found.tokens.values()) == {0}
+
+
+def test_a_session_is_there_with_what_decides_about_it(db: StateDatabase, strange: Strange) -> None:
+    db.create_session("root", "cli", started_at=100.0)
+    db.end_session("root", "compression")
+    db.create_session("s", "telegram", parent_session_id="root", started_at=200.0)
+    db.append_message("s", "user", "one", timestamp=210.0)
+    db.append_message("s", "assistant", "two", timestamp=205.0)
+    db.set_session_title("s", "The schema")
+    db.update_token_counts("s", api_call_count=2)
+    found = by_id(db)["s"]
+    assert (found.source, found.title, found.parent_id) == ("telegram", "The schema", "root")
+    assert (found.link, found.started_at, found.last_active_at) == ("continuation", 200.0, 210.0)
+    assert (found.ended_at, found.end_reason, found.archived) == (None, None, False)
+    assert (found.live, found.rows, found.counted, found.api_calls) == (2, 2, 2, 2)
+    assert by_id(db)["root"].last_active_at == 100.0
+    assert strange("UPDATE sessions SET message_count = 9 WHERE id = 's'") == 1
+    assert (by_id(db)["s"].live, by_id(db)["s"].counted) == (2, 9)
+
+
+def test_revisions_and_links_are_those_of_each_session(db: StateDatabase) -> None:
+    made = tell(db)
+    found = by_id(db)
+    assert set(found) == set(made)
+    for name in made:
+        assert found[name].revision == db.revision(name)
+        assert found[name].link == db.link_kind(name)
+        assert found[name].rows == db.message_count(name)
+
+
+def tell(db: StateDatabase) -> list[str]:
+    """Make sessions of every kind, with rows that are live, compacted and rewound."""
+    names = ["root", "next", "branch", "worker", "tool"]
+    db.create_session("root", "cli", started_at=1.0)
+    for name in names[1:]:
+        config = {"branch": BRANCH, "worker": DELEGATE}.get(name)
+        source = "tool" if name == "tool" else "cli"
+        db.create_session(name, source, parent_session_id="root", model_config=config)
+    for name in names:
+        ids = [db.append_message(name, "user", f"{name} {n}") for n in range(6)]
+        if has_column(db, "compacted") and name != "tool":
+            db.compact_messages(name, ids[:2], [{"role": "user", "content": "short"}])
+        db.rewind_to_message(name, ids[4])
+    db.end_session("root", "compression")
+    return names
+
+
+@pytest.mark.parametrize("time", ["soon", float("inf"), b"x"])
+def test_a_time_that_is_none_is_nobodys(db: StateDatabase, strange: Strange, time: Any) -> None:
+    db.append_message("s", "user", "x", timestamp=50.0, create={"source": "cli"})
+    db.append_message("s", "user", "y", timestamp=60.0)
+    strange("UPDATE messages SET timestamp = ? WHERE timestamp = 60", time)
+    assert by_id(db)["s"].last_active_at == (None if isinstance(time, float) else 50.0)
+    strange("UPDATE messages SET timestamp = ?", time)
+    strange("UPDATE sessions SET started_at = ?", time)
+    found = by_id(db)["s"]
+    assert (found.started_at, found.last_active_at) == (0.0, None)
+
+
+def test_a_row_nobody_can_ask_for_is_left_out(db: StateDatabase, strange: Strange) -> None:
+    db.create_session("s", "cli")
+    sql = "INSERT INTO sessions (id, source, started_at) VALUES (CAST(x'ff61' AS TEXT), 'cli', 1)"
+    assert strange(sql) == 1
+    assert strange("INSERT INTO sessions (id, source, started_at) VALUES (x'00', 'cli', 1)") == 1
+    assert list(by_id(db)) == ["s"]
+
+
+def test_rows_without_their_session_are_told_by_table(db: StateDatabase, strange: Strange) -> None:
+    for name in ("gone", "there"):
+        for number in range(3):
+            at = 100.0 + number
+            db.append_message(name, "user", "x", timestamp=at, create={"source": "cli"})
+    strange("DELETE FROM sessions WHERE id = 'gone'")
+    strange("CREATE TABLE notes (note TEXT, about TEXT REFERENCES sessions(id), session_id TEXT)")
+    for about in ("gone", "there", None):
+        strange("INSERT INTO notes VALUES ('x', ?, 'somewhere else')", about)
+    assert db.health_facts().orphans == (
+        Orphans("messages", "session_id", "gone", 3, 102.0),
+        Orphans("notes", "about", "gone", 1),
+    )
+
+
+def test_tokens_and_cost_are_added_up(db: StateDatabase) -> None:
+    for name in ("a", "b"):
+        db.create_session(name, "cli")
+        db.update_token_counts(name, input_tokens=5, output_tokens=2, estimated_cost_usd=0.5)
+    found = db.health_facts()
+    assert (found.tokens["input"], found.tokens["output"], found.cost) == (10, 4, 1.0)

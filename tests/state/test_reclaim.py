@@ -1,0 +1,145 @@
+"""Room won back on SQLite: who is there, what stays in the file, what room it takes meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Busy, Denied, SessionDB, StorageFull
+from tests.homes import connect, fill, hermes_database, own_database
+
+KEPT = (
+    *("page_size", "auto_vacuum", "journal_mode", "user_version", "application_id", "encoding"),
+    *("default_cache_size", "freelist_count"),
+)
+
+HOLD = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM sessions');"
+HOLD += "print('open', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture(params=["own", 16, 22, 30])
+def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
+    path = home_path / "state.db"
+    if request.param == "own":
+        own_database(path)
+    else:
+        hermes_database(path, request.param)
+    fill(path, 40, 20)
+    return path
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SessionDB]:
+    with SessionDB(path) as db:
+        db.delete_sessions([f"fill_0_{n:05}" for n in range(38)])
+        yield db
+
+
+def pragmas(path: Path) -> dict[str, Any]:
+    with connect(path, "ro") as connection:
+        return {name: connection.execute(f"PRAGMA {name}").fetchone() for name in KEPT}
+
+
+def test_a_vacuum_leaves_how_the_file_is_made(db: SessionDB, path: Path) -> None:
+    before = pragmas(path)
+    assert before["freelist_count"] > (0,)
+    won = db.vacuum()
+    assert won.after_bytes < won.before_bytes / 2
+    assert pragmas(path) == {**before, "freelist_count": (0,)}
+    assert path.stat().st_size + Path(f"{path}-wal").stat().st_size == won.after_bytes
+
+
+def test_a_journal_stays_a_journal(home_path: Path) -> None:
+    path = home_path / "state.db"
+    hermes_database(path)
+    fill(path, 20, 20)
+    with connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        connection.execute("PRAGMA foreign_keys=OFF")
+        connection.execute("DELETE FROM messages")
+    before = pragmas(path)
+    with SessionDB(path) as db:
+        assert db.list_sessions().items
+        won = db.vacuum()
+    assert won.after_bytes < won.before_bytes
+    assert pragmas(path) == {**before, "freelist_count": (0,)}
+
+
+def test_nobody_else_may_have_the_file_open(db: SessionDB, path: Path) -> None:
+    size = path.stat().st_size
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        with pytest.raises(Busy) as refused:
+            db.vacuum()
+        assert f"pid {holder.pid}" in refused.value.holders[0]
+        holder.communicate(b"")
+    assert path.stat().st_size == size
+    db.vacuum()
+    assert path.stat().st_size < size
+
+
+def test_readers_of_this_process_do_not_hinder_it(db: SessionDB, path: Path) -> None:
+    begun, done = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def look() -> None:
+        begun.set()
+        while not done.is_set():
+            seen.append(len(db.get_messages("fill_0_00039")))
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    assert begun.wait(20)
+    cursor = db.changes().cursor
+    won = db.vacuum()
+    done.set()
+    reader.join(20)
+    assert set(seen) == {20}
+    assert won.after_bytes <= won.before_bytes
+    assert db.changes(cursor).events == []
+    assert db.sizes().free == 0
+
+
+def test_a_vacuum_without_room_is_refused_before_it_begins(
+    db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 -- as shutil has it
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9, 10_000))
+    before = path.stat().st_mtime_ns, db.sizes().db
+    with pytest.raises(StorageFull, match=r"needs \d+ bytes"):
+        db.vacuum()
+    assert (path.stat().st_mtime_ns, db.sizes().db) == before
+
+
+def test_a_reader_may_not_reclaim(db: SessionDB, path: Path) -> None:
+    with SessionDB(path, read_only=True) as reader:
+        for verb in (reader.vacuum, reader.optimize_step):
+            with pytest.raises(Denied):
+                verb()
+
+
+def test_a_step_of_merging_leaves_fewer_parts_of_every_index(db: SessionDB, path: Path) -> None:
+    for number in range(12):
+        db.append_messages(f"more {number}", [{"role": "user", "content": "words"}], create={})
+    db._tidy()
+    while db.optimize_step():
+        pass
+    with connect(path, "ro") as connection:
+        listed = connection.execute(
+            "SELECT name FROM sqlite_master WHERE name LIKE '%\\_idx' ESCAPE '\\'"
+        )
+        for (name,) in listed.fetchall():
+            parts = connection.execute(f"SELECT count(DISTINCT segid) FROM {name}")  # noqa: S608
+            assert parts.fetchone()[0] <= 1
+    assert db.check_integrity(deep=True) == []
