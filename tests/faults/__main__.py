@@ -14,6 +14,8 @@ from tests.faults.compression import COMPRESSIONS
 from tests.faults.compression_sweep import CompressionSweep
 from tests.faults.ledger import LEDGER
 from tests.faults.ledger_sweep import LedgerSweep
+from tests.faults.maintenance import MAINTENANCE
+from tests.faults.maintenance_sweep import MaintenanceSweep
 from tests.faults.mutations import MUTATIONS
 from tests.faults.points import FAULTS, commit
 from tests.faults.route_sweep import RouteSweep
@@ -25,6 +27,7 @@ PARTS: tuple[tuple[str, type[Sweep], dict[str, Any]], ...] = (
     ("routes", RouteSweep, ROUTES),
     ("ledger", LedgerSweep, LEDGER),
     ("compression", CompressionSweep, COMPRESSIONS),
+    ("maintenance", MaintenanceSweep, MAINTENANCE),
 )
 
 

@@ -23,6 +23,7 @@ from session_core import driver
 from session_core.errors import SessionError
 from tests.faults.compression import COMPRESSIONS
 from tests.faults.ledger import LEDGER
+from tests.faults.maintenance import MAINTENANCE
 from tests.faults.mutations import MUTATIONS, open_home
 from tests.faults.routes import ROUTES, Opened
 
@@ -67,14 +68,15 @@ def act(name: str, home: str) -> None:
     """Open a home, change it, close it."""
     opened: list[Any] = []
     open_it: Callable[[Path], Any] = open_home if name in MUTATIONS else Opened
-    if name in LEDGER | COMPRESSIONS:
-        open_it = (LEDGER | COMPRESSIONS)[name].opens
+    with_ledger: dict[str, Any] = {**LEDGER, **COMPRESSIONS, **MAINTENANCE}
+    if name in with_ledger:
+        open_it = with_ledger[name].opens
     # What is written beside a file and renamed has a name that strace can be told before.
     tempfile._name_sequence = map(str, itertools.count())
 
     def change() -> None:
         opened.append(open_it(Path(home)))
-        act_on: Callable[[Any], object] = (MUTATIONS | ROUTES | LEDGER | COMPRESSIONS)[name].act
+        act_on: Callable[[Any], object] = {**MUTATIONS, **ROUTES, **with_ledger}[name].act
         act_on(opened[0])
 
     _attempt(change, "ack")

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from session_core.errors import StorageError
+from session_core.ledger.packing import pack, unpack
+from session_core.ledger.records import Kept
+from session_core.models import Images
 from session_core.state.sqlite import index, log
 from session_core.state.sqlite.db import SessionDB
 
@@ -181,6 +184,51 @@ def _in_one(db: SessionDB) -> None:
         db.set_meta("both", "or none")
 
 
+def _remove(db: SessionDB) -> object:
+    """Delete a session with all that it has, as it was imaged."""
+    pages, _ = db.message_images("done", 0, 1_000_000)
+    rest = db.session_images("done")
+    ids = [row[pages.columns.index("id")] for row in pages.rows]
+    with db.transaction():
+        db.remove_messages({"done": (ids, db.revision("done"))})
+        return db.remove_rows(rest)
+
+
+def _remove_some(db: SessionDB) -> object:
+    return db.remove_messages({"chat": ([_id(db, 1), _id(db, 3)], db.revision("chat"))})
+
+
+def _image(db: SessionDB) -> None:
+    """Keep a session in the home itself, since the change is made by another process."""
+    pages, _ = db.message_images("done", 0, 1_000_000)
+    kept = b"".join(pack([Kept("", [one.pack() for one in (pages, *db.session_images("done"))])]))
+    _remove(db)
+    db.set_meta("kept", kept.hex())
+
+
+def _put(db: SessionDB) -> object:
+    kept = bytes.fromhex(db.get_meta("kept") or "")
+    (found,) = unpack([kept])
+    return db.put_images([Images.unpack(one) for one in found.value])
+
+
+def _change_row(db: SessionDB) -> object:
+    before = {"title": None, "archived": 0}
+    return db.change_row("sessions", {"id": "chat"}, before, {"title": "Was", "archived": 1})
+
+
+def _optimize(db: SessionDB) -> None:
+    """What is stored stays as it is, so something that is stored says that it was done."""
+    while db.optimize_step():
+        pass
+    db.set_meta("optimized", "yes")
+
+
+def _vacuum(db: SessionDB) -> None:
+    db.vacuum()
+    db.set_meta("vacuumed", "yes")
+
+
 _ALL = (
     Mutation("create_session", lambda db: db.create_session("new", "cli", model="some-model")),
     Mutation("update_session", lambda db: db.update_session("chat", cwd="/srv/elsewhere")),
@@ -248,6 +296,18 @@ _ALL = (
     Mutation("delete_session, hermes", lambda db: db.delete_session("chat"), kind="hermes"),
     Mutation("delete_sessions", lambda db: db.delete_sessions(["chat", "done"])),
     Mutation("recount_session", lambda db: db.recount_session("drifted")),
+    Mutation("remove_messages", _remove_some),
+    Mutation("remove_messages, hermes", _remove_some, kind="hermes"),
+    Mutation("remove_rows", _remove),
+    Mutation("remove_rows, hermes", _remove, kind="hermes"),
+    Mutation("put_images", _put, prepare=_image),
+    Mutation("put_images, hermes", _put, prepare=_image, kind="hermes"),
+    Mutation("change_row", _change_row),
+    Mutation("optimize_step", _optimize),
+    Mutation("optimize_step, hermes", _optimize, kind="hermes"),
+    Mutation("vacuum", _vacuum),
+    Mutation("vacuum, hermes", _vacuum, kind="hermes"),
+    Mutation("vacuum, journal", _vacuum, kind="journal"),
     Mutation("set_meta", lambda db: db.set_meta("key", "value")),
     Mutation("delete_meta", lambda db: db.delete_meta("prepared")),
     Mutation("set_meta, first of a home", lambda db: db.set_meta("key", "value"), kind="none"),
@@ -280,6 +340,7 @@ READING = frozenset(
         *("get_gateway_routing_entry",),
         *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
         *("get_compression_lock_holder", "belongings", "routing_rows"),
+        *("session_images", "message_images", "row_images"),
         *("gateway_routing_scopes", "find_latest_session_for_peer"),
     }
 )

@@ -13,6 +13,7 @@ from tests.requirements import (
     database,
     ledger,
     lifecycle,
+    maintenance,
     project,
     routing,
     tables,
@@ -32,6 +33,7 @@ PARTS: tuple[dict[str, Requirement], ...] = tuple(
         ledger,
         compression,
         lifecycle,
+        maintenance,
     )
 )
 REQUIREMENTS: dict[str, Requirement] = {key: part[key] for part in PARTS for key in part}

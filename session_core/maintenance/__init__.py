@@ -1,0 +1,1 @@
+"""Plan, apply, restore: what is wrong in a home, what may go, and the way back."""

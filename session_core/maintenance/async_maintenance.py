@@ -1,0 +1,42 @@
+"""`AsyncMaintenance`: the same maintenance for coroutines, each call in a thread of its own.
+
+It holds no logic: each name below is the method of that name. What was begun is finished even if
+its task is cancelled; `stop` ends an `apply` between two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from session_core.isolated import off_loop
+from session_core.maintenance.maintenance import Maintenance
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _in_thread(
+    method: Callable[Concatenate[Maintenance, P], R],
+) -> Callable[Concatenate[AsyncMaintenance, P], Awaitable[R]]:
+    @wraps(method)
+    async def call(self: AsyncMaintenance, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        work = partial(method, self.maintenance, *args, **kwargs)
+        return await off_loop(work, to_its_end=True)
+
+    return call
+
+
+class AsyncMaintenance:
+    """Wraps a maintenance; what the methods do is said there."""
+
+    def __init__(self, maintenance: Maintenance) -> None:
+        self.maintenance = maintenance
+
+    health = _in_thread(Maintenance.health)
+    plan = _in_thread(Maintenance.plan)
+    apply = _in_thread(Maintenance.apply)
+    batches = _in_thread(Maintenance.batches)
+    log = _in_thread(Maintenance.log)
+    restore = _in_thread(Maintenance.restore)

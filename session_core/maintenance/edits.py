@@ -1,0 +1,200 @@
+"""Edits: the title, the archive, a pin, or that a session has ended; at once, and undone as one.
+
+An edit is columns of rows, each with what it was: exactly these are written in one step, and an
+undo writes what they were wherever they are still as they were left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from session_core.errors import Changed, InvalidInput, NotFound, TitleTaken, Unsupported
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.pins import Pins
+from session_core.ledger.records import Kept
+from session_core.ledger.steps import clear_marks, noting, run_step
+from session_core.maintenance.changes import Change
+from session_core.models import SessionSummary
+from session_core.state import titles
+from session_core.state.contract import StateDatabase
+
+PIN = "pin"
+"""What pins of ours are kept as: before and after, by session."""
+
+WHAT = "edit"
+
+_TABLE = "sessions"
+_FLAGS = ("archived", "pinned")
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What is to be changed; what is None stays. An empty title is none."""
+
+    title: str | None = None
+    archived: bool | None = None
+    pinned: bool | None = None
+    reopen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The session as a list shows it now, and what takes the edit back; None: nothing to do."""
+
+    session: SessionSummary
+    batch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What an edit comes to just now."""
+
+    changes: tuple[Change, ...]
+    pins: Mapping[str, bool]
+    """Pins of ours that were, by session, where they are to be otherwise."""
+
+    def kept(self) -> Iterator[Kept]:
+        for change in self.changes:
+            yield change.kept()
+        if self.pins:
+            after = {each: not was for each, was in self.pins.items()}
+            yield Kept(PIN, {"before": dict(self.pins), "after": after})
+
+
+class Edits:
+    """Edits sessions of one home."""
+
+    def __init__(self, db: StateDatabase, ledger: Ledger, pins: Pins, *, client: str) -> None:
+        self._db = db
+        self._ledger = ledger
+        self._pins = pins
+        self._client = client
+
+    def edit(self, session_id: str, edit: Edit) -> Edited:
+        """Change a session: a title is its own, archive and pin are of its whole conversation.
+
+        One that went on after a compression is reopened at its tip.
+
+        Raises:
+            NotFound: there is no such session.
+            InvalidInput: nothing is asked for, or the title is too long.
+            TitleTaken: another conversation has it.
+            Unsupported: this home has no column for it.
+            Changed: somebody else changes it all the time.
+        """
+        if edit == Edit():
+            raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
+        self._db.summarize(session_id)  # knows what may have been meant
+        batch: str | None = None
+        for left in reversed(range(_TRIES)):
+            looked = self._look(session_id, edit)
+            if not looked.changes and not looked.pins:
+                batch = None
+                break
+            batch = batch or self._ledger.add_batch(WHAT).id
+            try:
+                self._apply(session_id, edit, looked, batch)
+                break
+            except Changed:
+                if not left:
+                    raise
+        return Edited(self._shown(session_id), batch)
+
+    def _apply(self, session_id: str, edit: Edit, looked: _Looked, batch: str) -> None:
+        run_step(
+            self._db,
+            self._ledger,
+            batch,
+            before=lambda _: looked.kept(),
+            change=lambda db: _write(db, looked.changes),
+        )
+        self._pins.set({each: not was for each, was in looked.pins.items()})
+        clear_marks(self._db, self._ledger)
+        asked = {name: value for name, value in asdict(edit).items() if value is not None}
+        counts = {"session": session_id, **asked, "rows": len(looked.changes) + len(looked.pins)}
+        with noting(f"an edit of {session_id}"):
+            self._ledger.audit(self._client, WHAT, None, counts)
+
+    def _look(self, session_id: str, edit: Edit) -> _Looked:
+        wanted: list[tuple[str, dict[str, Any]]] = []
+        pins: dict[str, bool] = {}
+        if edit.title is not None:
+            wanted += _retitled(self._db, session_id, edit.title)
+        if edit.reopen:
+            tip = self._db.get_compression_tip(session_id)
+            wanted.append((tip, {"ended_at": None, "end_reason": None}))
+        family = _family(self._db, session_id)
+        if edit.archived is not None:
+            wanted += [(each, {"archived": int(edit.archived)}) for each in family]
+        if edit.pinned is not None and self._has_pins:
+            wanted += [(each, {"pinned": int(edit.pinned)}) for each in family]
+        elif edit.pinned is not None:
+            here = self._pins.all()
+            pins = {each: each in here for each in family if (each in here) != edit.pinned}
+        found = (_change(self._db, each, after) for each, after in wanted)
+        return _Looked(tuple(change for change in found if change is not None), pins)
+
+    @property
+    def _has_pins(self) -> bool:
+        return "pinned" in self._db.row_images(_TABLE, {"id": ""}).columns
+
+    def _shown(self, session_id: str) -> SessionSummary:
+        shown = self._db.summarize(session_id)
+        pinned = shown.pinned or session_id in self._pins.all()
+        return replace(shown, pinned=pinned)
+
+
+def _retitled(
+    db: StateDatabase, session_id: str, title: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield who loses the title, before who gets it."""
+    cleaned = titles.clean(title)
+    holder = None if cleaned is None else db.get_session_by_title(cleaned)
+    if cleaned is not None and holder is not None and holder["id"] != session_id:
+        chain = db.get_compression_lineage(session_id)
+        if holder["id"] not in chain[: chain.index(session_id)]:
+            raise TitleTaken(cleaned, holder["id"])
+        yield holder["id"], {"title": None}
+    yield session_id, {"title": cleaned}
+
+
+def _family(db: StateDatabase, session_id: str) -> list[str]:
+    """Return all sessions of a conversation, with continuations that were not gone on with."""
+    found = [db.get_conversation_root(session_id)]
+    seen = set(found)
+    for each in found:
+        for child in db.children(each):
+            if child["id"] not in seen and db.link_kind(child["id"]) == "continuation":
+                seen.add(child["id"])
+                found.append(child["id"])
+    return found
+
+
+def _change(db: StateDatabase, session_id: str, after: Mapping[str, Any]) -> Change | None:
+    """Return what is to be written in a row, None where it is so already."""
+    image = db.row_images(_TABLE, {"id": session_id})
+    if not image.rows:
+        raise NotFound(f"session {session_id} is gone; list the sessions for their ids")
+    stored = dict(zip(image.columns, image.rows[0], strict=True))
+    for name in after:
+        if name not in stored:
+            raise Unsupported(f"the sessions of this home have no {name}")
+    other = {name: value for name, value in after.items() if not _is_so(name, stored[name], value)}
+    before = {name: stored[name] for name in other}
+    return Change(_TABLE, {"id": session_id}, before, other) if other else None
+
+
+def _is_so(name: str, stored: Any, wanted: Any) -> bool:
+    return bool(stored) == bool(wanted) if name in _FLAGS else bool(stored == wanted)
+
+
+def _write(db: StateDatabase, changes: Iterable[Change]) -> None:
+    for change in changes:
+        title = change.after.get("title")
+        holder = None if title is None else db.get_session_by_title(title)
+        if holder is not None and holder["id"] != change.key["id"]:
+            raise Changed(f"title {title!r} was taken meanwhile; try again")
+        change.write(db)

@@ -1,0 +1,191 @@
+"""Files of a home to the trash and back: their bytes, their times and who may read them.
+
+A file goes only while it is what was kept of it, and comes back only where nothing has its name. No
+link is followed. A database and what lies beside one are never opened: closing such a file would
+drop the locks of this process on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from session_core import _files
+from session_core.errors import Changed, Corrupt, Denied, NotFound
+from session_core.ledger.folder import refusals
+from session_core.ledger.records import Kept
+from session_core.routing.mirror import PREFIX
+
+FILE = "file"
+"""What the head of a file is kept as: JSON with what it was; its pieces follow at once."""
+
+PIECE = "file piece"
+
+Back = Literal["restored", "present", "taken"]
+
+_PIECE_BYTES = 1 << 20
+_DATABASE = re.compile(r"\.(db|sqlite3?)(\Z|[.-])", re.IGNORECASE)
+_ORDINARY = 0o777
+_READ: int = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def keep(path: Path, home: Path) -> Iterator[Kept]:
+    """Yield what brings a file back: its head, which `remove` takes, and then its bytes.
+
+    It is named by its place in the home, which may move.
+
+    Raises:
+        NotFound: it is not there.
+        Denied: it is no ordinary file, or a database.
+        Changed: somebody is writing it.
+    """
+    with refusals(path), _opened(path) as (file, found):
+        head = {"name": _name(path, home), **_stored(found), "sha256": _digest(file)}
+        yield Kept(FILE, head)
+        file.seek(0)
+        again = hashlib.sha256()
+        while piece := file.read(_PIECE_BYTES):
+            again.update(piece)
+            yield Kept(PIECE, piece)
+        if again.hexdigest() != head["sha256"] or not _is_same(os.fstat(file.fileno()), head):
+            raise Changed(f"{path} is being written; plan again")
+
+
+def remove(head: Mapping[str, Any], home: Path) -> bool:
+    """Delete a file that is still as it was kept; say whether it is gone.
+
+    Raises:
+        Denied: it may not be read or deleted.
+    """
+    path = home / head["name"]
+    try:
+        with refusals(path):
+            if not _is_as_kept(path, head):
+                return False
+            with suppress(FileNotFoundError):
+                path.unlink()
+            _files.sync_folder(path.parent)
+    except NotFound:
+        pass
+    return True
+
+
+def put_back(head: Mapping[str, Any], rest: Iterator[Kept], home: Path) -> Back:
+    """Write a file whose pieces are next in what was kept; take exactly those.
+
+    One that has its name by now stays: `present` where it is the same one, else `taken`.
+
+    Raises:
+        Corrupt: the pieces are not those of this file.
+        Denied: it may not be written.
+    """
+    path = home / head["name"]
+    pieces = _pieces(head, rest)
+    with refusals(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        times = head["accessed_ns"], head["modified_ns"]
+        try:
+            _files.write_new(path, pieces, prefix=PREFIX, mode=head["mode"], times_ns=times)
+        except FileExistsError:
+            return "present" if _holds(path, head) else "taken"
+    return "restored"
+
+
+def _is_as_kept(path: Path, head: Mapping[str, Any]) -> bool:
+    """Whether a file is what was kept, and still has its name when all of it was read."""
+    try:
+        with _opened(path) as (file, found):
+            if not _is_same(found, head) or _digest(file) != head["sha256"]:
+                return False
+            now = path.lstat()
+            return _is_same(now, head) and bool(os.path.samestat(found, now))
+    except Denied:
+        return False
+
+
+def _holds(path: Path, head: Mapping[str, Any]) -> bool:
+    """Whether there is an ordinary file with these bytes, whatever its times are."""
+    try:
+        with _opened(path) as (file, found):
+            return bool(found.st_size == head["bytes"] and _digest(file) == head["sha256"])
+    except (Denied, NotFound):
+        return False
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+    """Open an ordinary file to be read; no link, and no database."""
+    with os.fdopen(_descriptor(path), "rb") as file:
+        yield file, os.fstat(file.fileno())
+
+
+def _descriptor(path: Path) -> int:
+    try:
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            raise Denied(f"{path} is no ordinary file; it is left as it is")
+        if _is_database(path, found):
+            raise Denied(f"{path} is a database; it is never touched as a file")
+        return os.open(
+            path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        )
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"{path} is not there") from error
+
+
+def _is_database(path: Path, found: os.stat_result) -> bool:
+    """Whether a file is a database by its name, or another name of one that lies near."""
+    if _DATABASE.search(path.name):
+        return True
+    if found.st_nlink == 1:
+        return False
+    near = (one for folder in (path.parent, path.parent.parent) for one in folder.iterdir())
+    return any(_DATABASE.search(one.name) and os.path.samestat(one.lstat(), found) for one in near)
+
+
+def _pieces(head: Mapping[str, Any], rest: Iterator[Kept]) -> Iterator[bytes]:
+    left = int(head["bytes"])
+    digest = hashlib.sha256()
+    while left > 0:
+        kept = next(rest, None)
+        if kept is None or kept.what != PIECE:
+            break
+        left -= len(kept.value)
+        digest.update(kept.value)
+        yield kept.value
+    if digest.hexdigest() != head["sha256"]:
+        raise Corrupt(f"what was kept of {head['name']} is not whole; it cannot be restored")
+
+
+def _stored(found: os.stat_result) -> dict[str, int]:
+    return {
+        "bytes": found.st_size,
+        "modified_ns": found.st_mtime_ns,
+        "accessed_ns": found.st_atime_ns,
+        "mode": stat.S_IMODE(found.st_mode) & _ORDINARY,
+    }
+
+
+def _is_same(found: os.stat_result, head: Mapping[str, Any]) -> bool:
+    return (found.st_size, found.st_mtime_ns) == (head["bytes"], head["modified_ns"])
+
+
+def _digest(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _name(path: Path, home: Path) -> str:
+    """Return the place of a file in the home, else where it is."""
+    try:
+        return path.absolute().relative_to(home.absolute()).as_posix()
+    except ValueError:
+        return str(path.absolute())

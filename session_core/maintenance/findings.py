@@ -1,0 +1,202 @@
+"""What is not as it should be in a home: how much of it, what would be won, what mends it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from session_core.maintenance import ghosts, orphans, routes, selection
+from session_core.maintenance.records import Chosen, Found, Selection, Wanted
+from session_core.maintenance.selection import Scene
+from session_core.models import Facts, Sizes
+from session_core.routing.store import SessionStore
+from session_core.state.contract import StateDatabase
+
+_BLOATED = 0.5
+"""Of a search index that takes more than this share of the file, merging wins something."""
+
+_WORTH_FREEING = 0.1
+_LONG_LOG_BYTES = 64 << 20
+
+_TOLD = ("orphaned_messages", "orphaned_rows", "broken_parents")
+"""What a check of the whole file finds again."""
+
+_ORPHANS = partial(Found, tool="prune", plan="orphans")
+
+Choose = Callable[[Scene, Wanted], Selection[Chosen]]
+
+_KINDS: tuple[tuple[Wanted, str, str, Choose], ...] = (
+    (
+        Wanted("sessions"),
+        "old_sessions",
+        "conversations that ended and were not active for 90 days",
+        selection.old_sessions,
+    ),
+    (Wanted("ghosts"), "ghosts", "empty sessions", ghosts.ghosts),
+    (
+        Wanted("abandoned", "finalize"),
+        "abandoned",
+        "conversations that never ended and were not active for 30 days",
+        selection.abandoned,
+    ),
+    (
+        Wanted("orphaned", "finalize"),
+        "orphaned_continuations",
+        "continuations that never ran",
+        selection.orphaned,
+    ),
+    (
+        Wanted("expired", "finalize"),
+        "expired",
+        "sessions of chats that their policy has ended",
+        selection.expired,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was read of a home."""
+
+    scene: Scene
+    facts: Facts
+    sizes: Sizes | None
+
+    def bytes(self, rows: int) -> int:
+        """Return about what so many messages take, with all that the database keeps of them."""
+        total = sum(each.rows for each in self.scene.conversations.stocks.values())
+        if self.sizes is None or not total:
+            return 0
+        return (self.sizes.db - self.sizes.free) * rows // total
+
+
+def of_plan(wanted: Wanted, code: str, what: str, choose: Choose, seen: Seen) -> Iterator[Found]:
+    """Yield what a kind of plan would choose."""
+    chosen = choose(seen.scene, wanted).items
+    won = seen.bytes(sum(each.rows for each in chosen)) if wanted.verb == "prune" else 0
+    if chosen:
+        yield Found(code, len(chosen), what, won, wanted.verb, wanted.what)
+
+
+def of_rows(seen: Seen) -> Iterator[Found]:
+    """Yield what is wrong in the rows of sessions."""
+    conversations = seen.scene.conversations
+    stocks = conversations.stocks.values()
+    never = sum(each.ended_at is None for each in stocks)
+    titles = Counter(each.title for each in stocks if each.title is not None)
+    doubled = sum(count > 1 for count in titles.values())
+    drifted = sum(each.counted != each.live for each in stocks)
+    yield from _some(Found("never_ended", never, "sessions that never ended"))
+    broken = len(conversations.broken)
+    yield from _some(_ORPHANS("broken_parents", broken, "sessions whose parent is not there"))
+    circles = len(conversations.cycles)
+    yield from _some(_ORPHANS("cycles", circles, "circles of sessions, each the next one's parent"))
+    yield from _some(Found("duplicate_titles", doubled, "titles that several sessions have"))
+    yield from _some(
+        Found("drifted_counters", drifted, "sessions whose counter is not what their rows say")
+    )
+
+
+def of_routes(seen: Seen) -> Iterator[Found]:
+    """Yield the routes that lead nowhere, and the entries that cannot be read."""
+    lost: Counter[str] = Counter()
+    for route in routes.lost_routes(seen.scene, Wanted("routes")).items:
+        lost[_state(seen.scene, route.session_id, foreign=route.entry is None)] += 1
+    for code, count in sorted(lost.items()):
+        yield Found(f"{code}_routes", count, _ROUTES[code], 0, "prune", "routes")
+    broken = [] if seen.scene.store is None else seen.scene.store.problems
+    yield from _some(Found("broken_entries", len(broken), "; ".join(broken[:3])))
+
+
+def of_orphans(seen: Seen) -> Iterator[Found]:
+    """Yield what belongs to sessions that are not there."""
+    wanted = Wanted("orphans")
+    tables: Counter[str] = Counter()
+    for each in orphans.orphaned_rows(seen.scene, seen.facts, wanted).items:
+        tables[each.table] += each.rows
+    for table, count in sorted(tables.items()):
+        won = seen.bytes(count) if table == "messages" else 0
+        yield _ORPHANS(f"orphaned_{table}", count, f"rows of {table} without their session", won)
+    locks = orphans.dead_locks(seen.scene, seen.facts, wanted).items
+    yield from _some(_ORPHANS("dead_locks", len(locks), "locks of compressions that ran out"))
+
+
+def of_files(seen: Seen) -> Iterator[Found]:
+    """Yield the files of sessions that are not there."""
+    folder = folder_of(seen.scene.db, seen.scene.store)
+    files = () if folder is None else orphans.orphaned_files(
+        seen.scene, folder, Wanted("orphans")
+    ).items  # fmt: skip
+    size = sum(each.bytes for each in files)
+    yield from _some(
+        _ORPHANS("orphaned_files", len(files), "files of sessions that are not there", size)
+    )
+
+
+def of_sizes(seen: Seen) -> Iterator[Found]:
+    """Yield what takes room and need not."""
+    sizes = seen.sizes
+    if sizes is None:
+        return
+    index = partial(Found, tool="prune", plan="index")
+    if sizes.index > _BLOATED * sizes.db:
+        share = round(100 * sizes.index / sizes.db)
+        yield index("large_index", 1, f"the search index is {share} % of the database")
+    if sizes.free > _WORTH_FREEING * sizes.db:
+        yield index("free_pages", 1, "room in the file that nothing uses", sizes.free)
+    if sizes.wal > _LONG_LOG_BYTES:
+        what = "a long log, which its writers cut when nobody reads"
+        yield Found("long_log", 1, what, sizes.wal)
+
+
+def of_engine(seen: Seen) -> Iterator[Found]:
+    """Yield what is known to be wrong with the engine itself."""
+    if seen.facts.fault is not None:
+        yield Found("engine_fault", 1, f"{seen.facts.engine}: {seen.facts.fault}")
+
+
+def of_integrity(seen: Seen) -> Iterator[Found]:
+    """Yield what is damaged; all of the file is read for it, and a copy of the index checked."""
+    for each in seen.scene.db.check_integrity(deep=True):
+        if each.code not in _TOLD:
+            yield Found(each.code, each.count, each.what)
+
+
+def folder_of(db: StateDatabase, store: SessionStore | None) -> Path | None:
+    """Return the folder with the files of sessions."""
+    if store is not None:
+        return store.sessions_dir
+    return None if db.folder is None else db.folder / "sessions"
+
+
+_ROUTES = {
+    "dangling": "routes to sessions that are not there",
+    "foreign": "routes of folders that are gone",
+    "stale": "routes to sessions that have ended",
+}
+
+
+def _state(scene: Scene, session_id: str, *, foreign: bool) -> str:
+    if foreign:
+        return "foreign"
+    return "stale" if session_id in scene.conversations.stocks else "dangling"
+
+
+def _some(found: Found) -> Iterator[Found]:
+    if found.count:
+        yield found
+
+
+PARTS: dict[str, Callable[[Seen], Iterator[Found]]] = {
+    **{code: partial(of_plan, wanted, code, what, choose) for wanted, code, what, choose in _KINDS},
+    "the rows of sessions": of_rows,
+    "the routes": of_routes,
+    "what is left of other sessions": of_orphans,
+    "the files of sessions": of_files,
+    "the room that is taken": of_sizes,
+    "the engine": of_engine,
+}
+"""What a report looks at, each part by itself, so that one may fail."""

@@ -1,0 +1,124 @@
+"""The report on a home: what is in it, what is not as it should be, and which plan mends that.
+
+Nothing is written. Unless asked to go deep it reads indexes and light rows alone, so that it
+answers at once on a large home; sizes are then estimates. What cannot be read is a finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from session_core import alive
+from session_core.alive import Alive, Company
+from session_core.errors import SessionError
+from session_core.maintenance import findings
+from session_core.maintenance.conversations import Conversations
+from session_core.maintenance.findings import Seen
+from session_core.maintenance.records import Census, Found, Health
+from session_core.maintenance.selection import Scene
+from session_core.models import Facts, Sizes, Stock
+from session_core.routing.store import SessionStore
+from session_core.state.contract import StateDatabase
+
+T = TypeVar("T")
+
+_DAY_S = 86_400.0
+_AGES = {"day": 1, "week": 7, "month": 30, "quarter": 90}
+_GROWTH_WEEKS = 4
+_NO_FACTS = Facts((), (), (), {}, 0.0, "", None)
+
+
+def examine(
+    db: StateDatabase,
+    store: SessionStore | None,
+    now: float,
+    *,
+    deep: bool = False,
+    pinned: Collection[str] = (),
+) -> Health:
+    """Return the report on a home; `deep` counts every page, and checks it and the index."""
+    found: list[Found] = []
+    seen = _look(db, store, now, deep=deep, pinned=pinned, found=found)
+    parts = dict(findings.PARTS)
+    if deep:
+        parts["the integrity of the file"] = findings.of_integrity
+    for what, part in parts.items():
+        found += _read(what, partial(_all, part, seen), [], found)
+    company = seen.scene.alive.company
+    return Health(
+        at=now,
+        sessions=_census(seen.scene),
+        sizes=seen.sizes,
+        growth_per_week=_growth(seen),
+        tokens=seen.facts.tokens,
+        cost=seen.facts.cost,
+        engine=seen.facts.engine,
+        gateway=company.gateway,
+        holders=company.holders,
+        findings=tuple(found),
+        estimated=seen.sizes is None or not seen.sizes.exact,
+    )
+
+
+def _look(
+    db: StateDatabase,
+    store: SessionStore | None,
+    now: float,
+    *,
+    deep: bool,
+    pinned: Collection[str],
+    found: list[Found],
+) -> Seen:
+    stocks: list[Stock] = _read("the sessions", db.inventory, [], found)
+    gather = partial(alive.gather, db, store, now, pinned)
+    nobody = Alive(Company(at=now))
+    there = _read("who is alive", gather, nobody, found)
+    sizes: Sizes | None = _read("the sizes", partial(db.sizes, exact=deep), None, found)
+    facts = _read("what is known beside the sessions", db.health_facts, _NO_FACTS, found)
+    return Seen(Scene(db, Conversations(stocks), there, store), facts, sizes)
+
+
+def _read(what: str, look: Callable[[], T], instead: T, found: list[Found]) -> T:
+    """Look at a part; one that cannot be read is a finding."""
+    try:
+        return look()
+    except (SessionError, OSError) as error:
+        found.append(Found("unreadable", 1, f"{what} cannot be read: {error}"))
+        return instead
+
+
+def _all(part: Callable[[Seen], Iterator[Found]], seen: Seen) -> list[Found]:
+    return list(part(seen))
+
+
+def _census(scene: Scene) -> Census:
+    stocks = scene.conversations.stocks.values()
+    archived = sum(each.archived for each in stocks)
+    ended = sum(each.ended_at is not None and not each.archived for each in stocks)
+    return Census(
+        total=len(stocks),
+        open=len(stocks) - archived - ended,
+        ended=ended,
+        archived=archived,
+        by_source=dict(Counter(each.source for each in stocks).most_common()),
+        by_age=_ages((each.last_active_at for each in stocks), scene.now),
+        messages=sum(each.rows for each in stocks),
+    )
+
+
+def _ages(times: Iterable[float | None], now: float) -> dict[str, int]:
+    """Return how many were active last within a day, a week and so on, each counted once."""
+    found = dict.fromkeys([*_AGES, "older", "unknown"], 0)
+    for at in times:
+        days = None if at is None else (now - at) / _DAY_S
+        within = (name for name, most in _AGES.items() if days is not None and days < most)
+        found["unknown" if days is None else next(within, "older")] += 1
+    return found
+
+
+def _growth(seen: Seen) -> int:
+    weeks = seen.facts.weeks[:_GROWTH_WEEKS]
+    return seen.bytes(sum(weeks)) // len(weeks) if weeks else 0

@@ -1,0 +1,63 @@
+"""What an import has come to: what came in, and what did not and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from session_core.maintenance.answers import Skipped
+from session_core.maintenance.arriving import Broken
+from session_core.models import Misfit, Put
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came in; a `partial` one goes on when it is called again."""
+
+    outcome: Literal["applied", "partial"]
+    sessions: int
+    messages: int
+    skipped: tuple[Skipped, ...]
+    """Sessions that were there already."""
+    broken: tuple[Broken, ...]
+    left_out: tuple[Skipped, ...]
+    """Values and rows that this home does not take, by session."""
+    dropped_columns: Mapping[str, tuple[str, ...]]
+    """By table, what this home has no column for."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came in so far."""
+
+    sessions: int = 0
+    messages: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
+    left_out: list[Skipped] = field(default_factory=list)
+    dropped: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def add(self, session_id: str, put: Put) -> None:
+        """Add what became of some rows."""
+        misfits = [*put.refused, *put.emptied]
+        self.left_out += [Skipped(session_id, _say(each)) for each in misfits]
+        for table, names in put.dropped_columns.items():
+            self.dropped.setdefault(table, {}).update(dict.fromkeys(names))
+
+    def result(self, outcome: Literal["applied", "partial"]) -> Imported:
+        """Return it as it is told."""
+        return Imported(
+            outcome,
+            self.sessions,
+            self.messages,
+            tuple(self.skipped),
+            tuple(sorted(self.broken, key=lambda each: each.line)),
+            tuple(self.left_out),
+            {table: tuple(names) for table, names in self.dropped.items()},
+        )
+
+
+def _say(misfit: Misfit) -> str:
+    what = f"a row of {misfit.table}" if misfit.column is None else misfit.column
+    return f"{what}: {misfit.why}"

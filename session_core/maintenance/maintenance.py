@@ -1,0 +1,201 @@
+"""`Maintenance`: see what is wrong in a home, plan, apply exactly that, and take it back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from session_core.compression.compressor import Compressor
+from session_core.compression.records import Undone, UndoPlanned
+from session_core.compression.undo import KIND as UNDO
+from session_core.errors import InvalidInput
+from session_core.hooks import Hooks
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.marks import keep_marks
+from session_core.ledger.pins import Pins
+from session_core.ledger.records import Audited, Batch
+from session_core.maintenance import health, reclaim, trash
+from session_core.maintenance.answers import Applied, Planned, Restored
+from session_core.maintenance.planner import Planner
+from session_core.maintenance.reclaim import Reclaim, Reclaimed
+from session_core.maintenance.records import Health, Wanted
+from session_core.maintenance.restoring import Restoring
+from session_core.maintenance.runner import ProgressFn, Runner, StopFn
+from session_core.maintenance.trash import Cleared, Trash
+from session_core.models import Page
+from session_core.routing.store import SessionStore
+from session_core.state.contract import StateDatabase
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+FOR_S = 20.0
+"""So long works one call, then it answers how far it is, and the same call goes on."""
+
+
+class Maintenance:
+    """Maintains one home.
+
+    Without a `store` the routes are those of the home's own session store, which is closed with
+    this. `pins` are those of a home whose sessions have no column for them. Instances are safe to
+    share between threads.
+
+    Raises:
+        InvalidInput: the ledger is that of another home.
+    """
+
+    def __init__(
+        self,
+        db: StateDatabase,
+        ledger: Ledger,
+        *,
+        store: SessionStore | None = None,
+        hooks: Hooks | None = None,
+        pins: Pins | None = None,
+        client: str = "library",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        ledger.check_home(db)
+        self._db = db
+        self._ledger = ledger
+        self._clock = clock
+        self._pins = pins
+        hooks = hooks or (store.hooks if store is not None else None) or Hooks()
+        self._own_store = _store_of(db, hooks) if store is None else None
+        store = store or self._own_store
+        self._store = store
+        self._hooks = hooks
+        self._client = client
+        self._planner = Planner(db, ledger, store, clock=clock, pinned=self._pinned)
+        self._runner = Runner(
+            db,
+            ledger,
+            store,
+            hooks,
+            self._planner,
+            client=client,
+            clock=clock,
+            pinned=self._pinned,
+        )
+        self._trash = Trash(ledger, client=client, clock=clock)
+        self._reclaim = Reclaim(db, ledger, client=client, clock=clock)
+        self._restoring = Restoring(
+            db, ledger, store, hooks, pins, client=client, take_up=self._runner.take_up
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the session store that was made here, and nothing that was given."""
+        if self._own_store is not None:
+            self._own_store.close()
+
+    def health(self, *, deep: bool = False) -> Health:
+        """Return the report on the home; `deep` counts every page, and checks it and the index."""
+        pinned = self._pinned()
+        return health.examine(self._db, self._store, self._clock(), deep=deep, pinned=pinned)
+
+    def plan(self, wanted: Wanted) -> Planned:
+        """Record what would be changed, and say what and why, and what is protected.
+
+        Raises:
+            InvalidInput: there is no such kind of plan, or it makes no sense.
+            NotFound: one of the sessions that are named is not there.
+        """
+        if wanted.kind == trash.KIND:
+            return self._trash.plan(wanted.older_than_days)
+        if wanted.kind == reclaim.KIND:
+            return self._reclaim.plan()
+        return self._planner.plan(wanted)
+
+    def apply(
+        self,
+        plan: str,
+        for_s: float = FOR_S,
+        *,
+        progress: ProgressFn | None = None,
+        stop: StopFn | None = None,
+    ) -> Applied | Undone | Cleared | Reclaimed:
+        """Do what was planned, or go on with it; what has changed since is left, and said.
+
+        At least until the first step is done, at most for so many seconds and until `stop` says
+        yes between two steps. A plan that was applied answers what it came to, and changes nothing.
+
+        Raises:
+            NotFound: there is no such plan.
+            Conflict: it has run out, was closed, or what it has done was taken back.
+            Denied: a live gateway would overwrite the change of its routes; stop that first.
+            Busy: somebody else applies it, and takes long.
+        """
+        if for_s < 0:
+            raise InvalidInput(f"for_s is {for_s}; 0 or more")
+        kind = self._ledger.plan(plan).kind
+        if kind == UNDO:
+            with self._compressor() as compressor:
+                return compressor.apply_undo(plan)
+        if kind == trash.KIND:
+            return self._trash.apply(plan, for_s=for_s, stop=stop)
+        if kind == reclaim.KIND:
+            return self._reclaim.apply(plan, for_s=for_s, stop=stop)
+        return self._runner.apply(plan, for_s, progress, stop)
+
+    def restore(self, batch: str, for_s: float = FOR_S) -> Restored | Undone | UndoPlanned:
+        """Take back what a batch has done, or go on with that; where it would drop something, plan.
+
+        Raises:
+            NotFound: there is no such batch.
+            InvalidInput: it is itself a restore.
+            Conflict: it was taken back already, or its trash is gone.
+            Denied: a live gateway would overwrite the routes that come back; stop that first.
+            Corrupt: its trash is damaged.
+        """
+        if self._is_compression(batch):
+            with self._compressor() as compressor:
+                return compressor.undo(batch)
+        return self._restoring.restore(batch, for_s)
+
+    def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
+        """List what can be taken back, newest first."""
+        return self._trash.batches(limit, cursor)
+
+    def log(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
+        """List who has changed what, newest first."""
+        return self._ledger.audited(limit, cursor)
+
+    def _is_compression(self, batch: str) -> bool:
+        self._ledger.batch(batch)
+        steps = self._ledger.steps(batch)
+        return any(isinstance(s.result, dict) and "compressed" in s.result for s in steps)
+
+    def _compressor(self) -> Compressor:
+        return Compressor(
+            self._db,
+            self._ledger,
+            store=self._store,
+            hooks=self._hooks,
+            client=self._client,
+            clock=self._clock,
+        )
+
+    def _pinned(self) -> Collection[str]:
+        return frozenset() if self._pins is None else self._pins.all()
+
+
+def _store_of(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
+    if db.folder is None:
+        return None
+    store = SessionStore.open(db.folder, db, hooks=hooks)
+    keep_marks(store, db)
+    return store

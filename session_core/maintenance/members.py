@@ -1,0 +1,140 @@
+"""What a plan records of each of its members, and what of it is done by the next step.
+
+The name of a member begins with its part, since a plan may have a session and a route of one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from session_core.errors import Conflict
+from session_core.ledger.records import Kept, Member, Plan
+from session_core.maintenance.records import Chosen
+from session_core.models import Revision
+from session_core.state.contract import StateDatabase
+
+Part = Literal["sessions", "ghosts", "ended", "routes", "rows", "locks", "links", "files"]
+
+PARTS: tuple[Part, ...] = (
+    "sessions",
+    "ghosts",
+    "ended",
+    "routes",
+    "rows",
+    "locks",
+    "links",
+    "files",
+)
+"""In the order in which they are done."""
+
+Within = Callable[[], AbstractContextManager[object]]
+
+
+class Outdated(Conflict):
+    """A member is not any more what was planned; nothing was changed."""
+
+    def __init__(self, member: str, why: str) -> None:
+        super().__init__(why)
+        self.member = member
+
+
+class Again(Conflict):
+    """Somebody wrote just now; nothing was changed, and another look may do."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What earlier steps of a plan have left of its sessions."""
+
+    after: dict[str, Revision] = field(default_factory=dict)
+    """At which revision those are that lost a part of their messages."""
+    gone: set[str] = field(default_factory=set)
+
+    def note(self, result: Mapping[str, Any]) -> None:
+        """Note what a step has come to."""
+        self.after |= {each: Revision(*at) for each, at in result.get("after", {}).items()}
+        self.gone.update(result.get("sessions", ()))
+
+    def expected(self, group: Group, session_id: str) -> Revision:
+        """Return at which revision a session is to be."""
+        return self.after.get(session_id) or group.sessions[session_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one step does: the members that are done with it, and what undoes it."""
+
+    members: tuple[str, ...]
+    kept: Iterable[Kept]
+    change: Callable[[StateDatabase], dict[str, Any]]
+    """Raises `Outdated` where one of them is not as it was planned."""
+    within: Within = nullcontext
+
+
+class Doing(Protocol):
+    """Does one part of a plan, a piece at a time."""
+
+    def next(self, members: Sequence[Member]) -> Piece:
+        """Return what is done next; `members` are those that are left, at least one.
+
+        Raises:
+            Outdated: one of them is not as it was planned.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sessions that go or end together, in that order, each with its revision."""
+
+    member: str
+    sessions: Mapping[str, Revision]
+    left_behind: frozenset[str]
+    reason: str | None
+    routes: Mapping[str, str]
+    """The chats that are in one of them by their keys, where they are to be ended."""
+
+    @classmethod
+    def of(cls, member: Member) -> Group:
+        """Return what was recorded."""
+        noted = member.revision
+        return cls(
+            member.id,
+            {each: Revision(*revision) for each, revision in noted["sessions"].items()},
+            frozenset(noted["left"]),
+            noted["reason"],
+            noted["routes"],
+        )
+
+
+def of_sessions(part: Part, chosen: Chosen, routes: Mapping[str, str]) -> Member:
+    """Return the member for sessions that go or end together."""
+    noted = {
+        "sessions": {each.id: each.revision for each in chosen.sessions},
+        "left": chosen.left_behind,
+        "reason": chosen.reason,
+        "routes": routes,
+    }
+    return member_of(part, chosen.id, noted, chosen.why)
+
+
+def member_of(part: Part, name: str, noted: Any, why: str) -> Member:
+    """Return a member of a part."""
+    return Member(f"{part}/{name}", noted, why)
+
+
+def part_of(member: Member | str) -> str:
+    """Return the part that a member belongs to."""
+    return (member if isinstance(member, str) else member.id).partition("/")[0]
+
+
+def name_of(member: Member | str) -> str:
+    """Return the name of a member as it is told."""
+    return (member if isinstance(member, str) else member.id).partition("/")[2]
+
+
+def of_part(plan: Plan, part: Part) -> list[Member]:
+    """Return the members of a part about which nothing was decided yet."""
+    return [member for member in plan.remaining if part_of(member) == part]

@@ -1,0 +1,193 @@
+"""What belongs to a session that is not there: rows, files, and locks of compressions that died.
+
+A file is taken for one of a session by its name alone, and only by the names that are known: a
+snapshot, a transcript whose name has the form of an id, a dump of a request, and what a killed
+writer has left of the mirror. All others are somebody's own, sessions.json above all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from session_core.maintenance import wording
+from session_core.maintenance.records import Chosen, File, Rows, Selection, Wanted, Why
+from session_core.maintenance.selection import Scene
+from session_core.models import Facts
+from session_core.routing.mirror import NAME, PREFIX
+
+_SNAPSHOT, _DUMP = "session_", "request_dump_"
+_ID = re.compile(r"(?:cron_[\w-]+_)?\d{8}_\d{6}(?:_(?:[0-9a-f]{6}|[0-9a-f]{8}))?\Z")
+_SAFE = re.compile(r"[\w-]+\Z")
+_DUMPED = re.compile(r".+_\d{8}_\d{6}(?:_\d+)?\Z")
+_LONGEST = 96
+
+
+def orphaned_rows(scene: Scene, facts: Facts, wanted: Wanted) -> Selection[Rows]:
+    """Choose the rows of sessions that are not there, table by table.
+
+    Where a chat is still led to such a session, its next message makes it again, with these rows.
+    """
+    chosen: list[Rows] = []
+    protected: Counter[Why] = Counter()
+    cutoff = scene.cutoff(wanted)
+    for each in facts.orphans:
+        if each.session_id in scene.conversations.stocks:
+            continue
+        if each.session_id in scene.alive.routes:
+            protected["routed"] += 1
+        elif scene.alive.company.at_work(each.session_id, 0, routed=False) is not None:
+            protected["live"] += 1
+        elif each.last_at is not None and each.last_at >= cutoff:
+            protected["fresh"] += 1
+        else:
+            name = f"{each.table}/{each.session_id}"
+            why = f"of session {each.session_id}, which is not there"
+            chosen.append(Rows(name, why, each.table, each.column, each.session_id, each.rows))
+    return Selection.of(chosen, protected)
+
+
+def broken_links(scene: Scene) -> Selection[Chosen]:
+    """Choose the sessions that are to lose their parent: one that is not there, or a descendant.
+
+    Of a cycle that is the one that began first, which is where its conversation begins.
+    """
+    chosen: list[Chosen] = []
+    protected: Counter[Why] = Counter()
+    broken = [
+        (each, f"its parent {each.parent_id} is not there") for each in scene.conversations.broken
+    ]
+    cycles = scene.conversations.cycles
+    broken += [
+        (each[0], f"in a circle of {len(each)}, each the next one's parent") for each in cycles
+    ]
+    for session, why in broken:
+        routed = session.id in scene.alive.routes
+        active_at = session.last_active_at
+        if scene.alive.company.at_work(session.id, active_at, routed=routed) is not None:
+            protected["live"] += 1
+        else:
+            chosen.append(Chosen(session.id, session.title, why, (), (session.id,)))
+    return Selection.of(chosen, protected)
+
+
+def dead_locks(scene: Scene, facts: Facts, wanted: Wanted) -> Selection[Rows]:
+    """Choose the locks of compressions that ran out so long ago."""
+    cutoff = scene.cutoff(wanted)
+    return Selection(
+        tuple(
+            Rows(
+                id=f"compression_locks/{each.session_id}",
+                why=f"ran out {wording.ago(each.expires_at, scene.now)}",
+                table="compression_locks",
+                column="session_id",
+                session_id=each.session_id,
+                rows=1,
+            )
+            for each in facts.claims
+            if each.kind == "compression" and each.session_id is not None
+            if each.expires_at is not None and each.expires_at < cutoff
+        )
+    )
+
+
+def orphaned_files(scene: Scene, folder: Path, wanted: Wanted) -> Selection[File]:
+    """Choose the files of sessions that are not there, where nothing was written for so long."""
+    chosen: list[File] = []
+    protected: Counter[Why] = Counter()
+    cutoff = scene.cutoff(wanted)
+    alive = scene.alive
+    known = {*scene.conversations.stocks, *alive.routes, *alive.company.leases}
+    names = Names(known)
+    for path, found in _files(folder):
+        owner = names.owner_of(path.name)
+        if owner is None or owner in known:
+            continue
+        if found.st_mtime >= cutoff:
+            protected["fresh"] += 1
+            continue
+        words = "left by a writer that was killed" if not owner else "its session is not there"
+        why = f"{words}, written {wording.ago(found.st_mtime, scene.now)}"
+        chosen.append(File(path.name, why, path, found.st_size, found.st_mtime_ns))
+    return Selection.of(chosen, protected)
+
+
+def files_of(folder: Path, session_ids: Collection[str]) -> dict[str, list[Path]]:
+    """Return the files of sessions, by their ids, in one look at the folder."""
+    names = Names(session_ids)
+    found: dict[str, list[Path]] = {}
+    for path, _ in _files(folder):
+        owner = names.owner_of(path.name)
+        if owner in names.known:
+            found.setdefault(str(owner), []).append(path)
+    return found
+
+
+class Names:
+    """Of which session a file is, by its name."""
+
+    def __init__(self, session_ids: Iterable[str]) -> None:
+        self.known = frozenset(session_ids)
+        self._by_safe: Mapping[str, str] = {safe_name(each): each for each in self.known}
+
+    def owner_of(self, name: str) -> str | None:
+        """Return the session of a file: its id where that is known, else what stands in the name.
+
+        None where it is no file of a session, nothing for what a killed writer has left.
+        """
+        if name == NAME or (name[:1] == "." and not name.startswith(PREFIX)):
+            return None
+        stem, dot, suffix = name.rpartition(".")
+        if name.startswith(PREFIX):
+            return "" if suffix == "tmp" else None
+        if not dot or suffix not in ("json", "jsonl"):
+            return None
+        if suffix == "json" and stem.startswith(_DUMP):
+            return self._of_dump(stem.removeprefix(_DUMP))
+        if stem in self.known:
+            return stem
+        if suffix == "json" and stem.startswith(_SNAPSHOT):
+            safe = stem.removeprefix(_SNAPSHOT)
+            return self._by_safe.get(safe, safe if _SAFE.match(safe) else None)
+        return stem if _ID.match(stem) else None
+
+    def _of_dump(self, stem: str) -> str | None:
+        """Return whose dump this is: a session that is there, else one by the time behind it."""
+        ends = [place for place, sign in enumerate(stem) if sign == "_"]
+        for end in reversed(ends):
+            for owner in (self._by_safe.get(stem[:end]), stem[:end]):
+                if owner in self.known:
+                    return owner
+        return stem if _DUMPED.match(stem) else None
+
+
+def safe_name(session_id: str) -> str:
+    """Return what stands for an id in the name of a file."""
+    safe = re.sub(r"[^\w-]", "_", session_id).strip("._")[:_LONGEST]
+    if safe == session_id != "":
+        return safe
+    digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{safe or 'session'}_{digest[:12]}"
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the ordinary files in a folder; a link is none, and leads who knows where.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    if not folder.exists():
+        return
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                yield folder / entry.name, found

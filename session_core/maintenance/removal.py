@@ -1,0 +1,209 @@
+"""Sessions that are removed: which rows go in the next step, and what is looked at in it.
+
+A conversation goes from its tip to its root. A session that is larger than there is room for goes
+over several steps, its own row in the last; a step also takes as many small ones as there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from session_core.alive import Alive
+from session_core.errors import Changed, NotFound
+from session_core.ledger.records import Kept, Member
+from session_core.maintenance import orphans, present, unlinking
+from session_core.maintenance.changes import Change
+from session_core.maintenance.members import Again, Group, Outdated, Piece, Progress
+from session_core.maintenance.unlinking import Head
+from session_core.models import Images, Raw, Revision
+from session_core.state.contract import StateDatabase
+from session_core.state.pace import Pace
+
+IMAGES, OF = "images", "of"
+"""Rows as they were; and of a session whose row stays for now, when it began."""
+
+_SESSION_BYTES = 1_000
+"""What a session counts beside its messages."""
+
+_ROW_BYTES = 200
+
+_LOOKS = 20_000
+"""So many routes may be looked at in one step, for sessions that never ended."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What the next step removes."""
+
+    room: int
+    looks: int = _LOOKS
+    members: list[str] = field(default_factory=list)
+    whose: dict[str, str] = field(default_factory=dict)
+    """By session, the member that it is of; also those that come later."""
+    messages: dict[str, tuple[list[int], Revision]] = field(default_factory=dict)
+    said: list[Images] = field(default_factory=list)
+    rows: list[Images] = field(default_factory=list)
+    begun: dict[str, Any] = field(default_factory=dict)
+    """Sessions of which only messages go, and when they began."""
+    whole: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    detached: set[str] = field(default_factory=set)
+    """Sessions that lose their parent in it, so that their rows are not what they were."""
+    unended: list[str] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be taken."""
+        return self.room <= 0 or self.looks <= 0
+
+
+class Removal:
+    """Removes sessions, a piece at a time."""
+
+    def __init__(
+        self,
+        db: StateDatabase,
+        there: Callable[[], Alive],
+        progress: Progress,
+        folder: Path | None,
+    ) -> None:
+        self._db = db
+        self._there = there
+        self._progress = progress
+        self._pace = Pace()
+        self._folder = folder
+        self._files: Mapping[str, list[Path]] = {}
+        self._looked_for: set[str] = set()
+
+    def next(self, members: Sequence[Member]) -> Piece:
+        """Return what is removed next: as many sessions as there is room for."""
+        self._find_files(members)
+        there, taken = self._there(), _Taken(self._pace.room)
+        for member in members:
+            if taken.is_full or not self._take(Group.of(member), taken, there):
+                break
+            taken.members.append(member.id)
+        heads: list[Head] = []
+        return Piece(
+            tuple(taken.members),
+            self._kept(taken, heads),
+            partial(self._change, taken, there, heads),
+            partial(self._within, heads),
+        )
+
+    def _take(self, group: Group, taken: _Taken, there: Alive) -> bool:
+        """Take the sessions of a member; return whether there was room for all of them."""
+        left = [each for each in group.sessions if each not in self._progress.gone]
+        # The first is looked at when it is taken.
+        present.require_unchanged(self._db, group, left[1:], self._progress, there, removed=True)
+        taken.whose |= dict.fromkeys(left, group.member)
+        for session_id in left:
+            if taken.is_full or session_id in taken.detached:
+                return False
+            if not self._take_session(session_id, group, taken, there):
+                return False
+        return True
+
+    def _take_session(self, session_id: str, group: Group, taken: _Taken, there: Alive) -> bool:
+        """Take a session, or as many of its messages as there is room for."""
+        rows = self._db.session_images(session_id)
+        row = present.row_of(rows)
+        if row is None:
+            raise Outdated(group.member, f"session {session_id} is not there any more")
+        expected = self._progress.expected(group, session_id)
+        present.require_unprotected(group.member, row, expected, there, removed=True)
+        children = present.left_behind(self._db, session_id, group)
+        if row.get("ended_at") is None:
+            taken.unended.append(session_id)
+            taken.looks -= len(there.routes) + 1
+        said, more = self._db.message_images(session_id, 0, taken.room)
+        place = said.columns.index("id")
+        ids = [each[place] for each in said.rows]
+        taken.messages[session_id] = ids, expected
+        taken.said += [said] if ids else []
+        taken.room -= _SESSION_BYTES + _bytes(said)
+        if more:
+            taken.room = 0
+            taken.begun[session_id] = row["started_at"]
+            return False
+        taken.rows += rows
+        self._detach(session_id, [each for each in children if each not in taken.whole], taken)
+        taken.whole.append(session_id)
+        return True
+
+    def _detach(self, session_id: str, children: Iterable[str], taken: _Taken) -> None:
+        for child in children:
+            before, after = {"parent_session_id": session_id}, {"parent_session_id": None}
+            taken.changes.append(Change("sessions", {"id": child}, before, after))
+            taken.detached.add(child)
+
+    def _kept(self, taken: _Taken, heads: list[Head]) -> Iterator[Kept]:
+        for change in taken.changes:
+            yield change.kept()
+        for session_id, started_at in taken.begun.items():
+            yield Kept(OF, {"id": session_id, "started_at": _plain(started_at)})
+        for image in (*taken.rows, *taken.said):
+            yield Kept(IMAGES, image.pack())
+        for session_id in taken.whole:
+            for path in self._files.get(session_id, ()):
+                if self._db.folder is not None:
+                    member = taken.whose[session_id]
+                    yield from unlinking.keep(path, self._db.folder, heads, member)
+
+    def _change(
+        self, taken: _Taken, there: Alive, heads: Sequence[Head], db: StateDatabase
+    ) -> dict[str, Any]:
+        """Remove what was taken, if it still is what it was."""
+        self._pace.begin()
+        present.require_nobody_came(db, taken.whose, taken.unended, there)
+        try:
+            after = db.remove_messages(taken.messages)
+        except (Changed, NotFound) as error:
+            for session_id, (_, expected) in taken.messages.items():
+                present.require_revision(db, taken.whose[session_id], session_id, expected)
+            raise Again(str(error)) from error
+        try:
+            for change in taken.changes:
+                change.write(db)
+            db.remove_rows(taken.rows)
+        except Changed as error:
+            raise Again(str(error)) from error
+        if taken.is_full:
+            self._pace.end()
+        return {
+            "after": {each: after[each] for each in taken.begun},
+            "sessions": taken.whole,
+            "files": len(heads),
+        }
+
+    @contextmanager
+    def _within(self, heads: Sequence[Head]) -> Iterator[None]:
+        yield
+        if self._db.folder is not None:
+            unlinking.remove(heads, self._db.folder)
+
+    def _find_files(self, members: Sequence[Member]) -> None:
+        """Look for the files of the sessions to come, of as many as are given at once."""
+        if self._folder is None or members[0].id in self._looked_for:
+            return
+        ids = {each for member in members for each in Group.of(member).sessions}
+        self._files = orphans.files_of(self._folder, ids)
+        self._looked_for = {member.id for member in members}
+
+
+def _bytes(images: Images) -> int:
+    """Return what messages count, roughly as `message_images` counts them."""
+    held = [len(value) for row in images.rows for value in row if type(value) in _SIZED]
+    return _ROW_BYTES * len(images.rows) + sum(held)
+
+
+_SIZED = frozenset({str, bytes, Raw})
+
+
+def _plain(value: Any) -> Any:
+    return {"raw": value.stored} if isinstance(value, Raw) else value

@@ -1,0 +1,113 @@
+"""Routes that lead nowhere: to a session that is not there, or to one with which no chat goes on.
+
+One that the next message would mend is none: a compression is followed to its tip, and a session
+that only its agent has left is resumed. Suspended ones stay, and what has to be told first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal
+
+from session_core.errors import SessionError
+from session_core.maintenance import wording
+from session_core.maintenance.records import Route, Selection, Wanted, Why
+from session_core.maintenance.selection import Scene, allowed_by
+from session_core.models import Stock
+from session_core.routing import elsewhere
+from session_core.routing.entries import SessionEntry
+from session_core.routing.recovery import GOES_ON
+from session_core.routing.store import SessionStore
+
+Lost = Literal["stale", "dangling"]
+
+_GONE_DAYS = 90
+"""A folder that is gone may be on a disk that comes back: so old are entries dropped there too."""
+
+_DAY_S = 86_400.0
+
+
+def lost_routes(scene: Scene, wanted: Wanted) -> Selection[Route]:
+    """Choose the routes that lead nowhere and were not used for so long."""
+    chosen: list[Route] = []
+    protected: Counter[Why] = Counter()
+    if scene.store is None:
+        return Selection()
+    cutoff, allowed = scene.cutoff(wanted), allowed_by(scene, wanted.where)
+    for key, entry in scene.store.entries().items():
+        if wanted.ids is not None and key not in wanted.ids:
+            continue
+        state, session = state_of(scene, entry)
+        if state is None or (session is not None and not allowed(session)):
+            continue
+        why = protected_by(scene, scene.store, entry, cutoff if wanted.ids is None else None)
+        if why is not None:
+            protected[why] += 1
+            continue
+        chosen.append(Route(key, _why(session, entry, scene.now), entry.session_id, entry))
+    return Selection.of([*chosen, *_of_folders_that_are_gone(scene, wanted)], protected)
+
+
+def state_of(scene: Scene, entry: SessionEntry) -> tuple[Lost | None, Stock | None]:
+    """Return whether a route leads nowhere, and the session to which it leads."""
+    session = scene.conversations.stocks.get(entry.session_id)
+    if session is None:
+        return "dangling", None
+    if session.end_reason == "compression":
+        conversation = scene.conversations.of(session.id)
+        session = session if conversation is None else conversation.tip
+    goes_on = session.end_reason in GOES_ON and session.rows > 0
+    return (None if session.end_reason is None or goes_on else "stale"), session
+
+
+def protected_by(
+    scene: Scene, store: SessionStore, entry: SessionEntry, cutoff: float | None = None
+) -> Why | None:
+    """Return why a route stays although it leads nowhere, None where it may go."""
+    if scene.alive.company.gateway is not None or store.is_in_turn(entry):
+        return "live"
+    if entry.suspended:
+        return "suspended"
+    if entry.expiry_finalized:
+        return "told with its next message"
+    used_at = wording.used_at(entry)
+    if cutoff is not None and used_at is None:
+        return "no known age"
+    return "fresh" if cutoff is not None and used_at is not None and used_at >= cutoff else None
+
+
+def _why(session: Stock | None, entry: SessionEntry, now: float) -> str:
+    used = f"used last {wording.ago(wording.used_at(entry), now)}"
+    if session is None:
+        return f"leads to session {entry.session_id}, which is not there; {used}"
+    return f"leads to session {session.id}, which {wording.end_of(session)}; {used}"
+
+
+def _of_folders_that_are_gone(scene: Scene, wanted: Wanted) -> Iterator[Route]:
+    """Yield the routes of former folders that this store will not take over any more."""
+    db = scene.db
+    if scene.store is None or not db.has_routing or wanted.ids is not None:
+        return
+    own = str(scene.store.sessions_dir.resolve())
+    if not db.load_gateway_routing_entries(scope=own):
+        return
+    before = scene.now - _GONE_DAYS * _DAY_S
+    for scope in db.gateway_routing_scopes():
+        if scope == own or not elsewhere.is_gone(scope):
+            continue
+        for key, text in db.load_gateway_routing_entries(scope=scope).items():
+            entry = _parsed(text)
+            used_at = None if entry is None else wording.used_at(entry)
+            if entry is not None and used_at is not None and used_at < before:
+                used = wording.ago(used_at, scene.now)
+                why = f"of the folder {scope}, which is gone; used last {used}"
+                yield Route(key, why, entry.session_id, None, scope, text)
+
+
+def _parsed(text: str) -> SessionEntry | None:
+    try:
+        return SessionEntry.from_dict(json.loads(text))
+    except (SessionError, ValueError, TypeError, AttributeError, RecursionError):
+        return None

@@ -1,0 +1,125 @@
+"""The trash itself: what can be brought back, and what is emptied for good.
+
+Emptying is the one change without an undo, and its plan says so. It empties exactly the batches
+that the plan names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from session_core.errors import InvalidInput
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Batch, Member, Plan
+from session_core.ledger.steps import noting
+from session_core.maintenance import wording
+from session_core.maintenance.answers import MOST_ITEMS, Bytes, Item, Planned
+from session_core.models import Page
+
+KIND = "prune trash"
+
+NO_UNDO = "this has no undo: what is emptied can never be restored"
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What was emptied for good; `partial` is gone on with."""
+
+    outcome: Literal["applied", "partial"]
+    plan: str
+    removed: int
+    """How many batches."""
+    bytes: int
+    remaining: int
+
+
+class Trash:
+    """The trash of one home."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        client: str,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ledger = ledger
+        self._client = client
+        self._clock = clock
+        self._monotonic = monotonic
+
+    def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
+        """List what can be brought back, newest first."""
+        return self._ledger.batches(limit, cursor)
+
+    def plan(self, older_than_days: float | None = None) -> Planned:
+        """Plan to empty what has expired, or the batches that are so old; 0 days is all of them."""
+        age = None if older_than_days is None else older_than_days * _DAY_S
+        ripe = self._ledger.ripe(age)
+        if not ripe:
+            return Planned("nothing", None, None, 0, ())
+        now = self._clock()
+        members = [Member(each.id, each.bytes, _why(each, now)) for each in ripe]
+        plan = self._ledger.add_plan(KIND, members, {"bytes": sum(each.bytes for each in ripe)})
+        return Planned(
+            "planned",
+            plan.handle,
+            plan.expires_at,
+            len(members),
+            tuple(Item(each.id, None, each.why) for each in members[:MOST_ITEMS]),
+            bytes=Bytes(won_now=plan.about["bytes"]),
+            warnings=(NO_UNDO,),
+        )
+
+    def apply(
+        self, handle: str, *, for_s: float = 20.0, stop: Callable[[], bool] | None = None
+    ) -> Cleared:
+        """Empty the batches of a plan, for so long at most.
+
+        Raises:
+            NotFound: there is no such plan.
+            Conflict: it has ended, or run out.
+        """
+        plan = self._ledger.plan(handle)
+        if plan.kind != KIND:
+            raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
+        if plan.state == "finished":
+            return Cleared(**plan.result)
+        self._ledger.begin(handle)
+        until = self._monotonic() + for_s
+        self._ledger.empty(batches=[])  # the rest of what was emptied when a process died
+        for batch in self._left(plan):
+            if self._monotonic() >= until or (stop is not None and stop()):
+                break
+            self._ledger.empty(batches=[batch])
+        left = self._left(plan)
+        return self._partial(plan, left) if left else self._finish(plan)
+
+    def _left(self, plan: Plan) -> list[str]:
+        """Return the batches of a plan that were not emptied yet."""
+        batches = (self._ledger.batch(member.id) for member in plan.members)
+        return [each.id for each in batches if each.emptied_at is None]
+
+    def _partial(self, plan: Plan, left: list[str]) -> Cleared:
+        won = sum(member.revision for member in plan.members if member.id not in left)
+        return Cleared("partial", plan.handle, len(plan.members) - len(left), won, len(left))
+
+    def _finish(self, plan: Plan) -> Cleared:
+        done = Cleared("applied", plan.handle, len(plan.members), plan.about["bytes"], 0)
+        self._ledger.finish(plan.handle, asdict(done))
+        with noting(KIND):
+            counts = {"removed": done.removed, "bytes": done.bytes}
+            self._ledger.audit(self._client, KIND, plan.handle, counts)
+        return done
+
+
+def _why(batch: Batch, now: float) -> str:
+    expired = "; it has expired" if batch.expires_at <= now else ""
+    undone = "; it was undone" if batch.undone_at is not None else ""
+    return f"{batch.what} of {batch.count:,}, {wording.ago(batch.at, now)}{expired}{undone}"

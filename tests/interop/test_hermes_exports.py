@@ -1,0 +1,101 @@
+"""What we export grows on in a home of theirs; what they export comes into one of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core.state.sqlite.db import SessionDB
+from tests.interop.hermes import Hermes
+from tests.maintenance.carried import Place, differences, place, rows
+
+DETACHED = "parent_session_id: what it refers to is gone"
+
+
+@pytest.fixture
+def file(home: Path, theirs: Hermes, tmp_path: Path) -> Path:
+    """All of their home, exported beside them."""
+    path = tmp_path / "sessions.jsonl"
+    with place(home, "own") as here:
+        here.exporting.write_file(path)
+    return path
+
+
+@pytest.fixture
+def copied(version: str, file: Path, tmp_path: Path) -> Iterator[tuple[Hermes, Place]]:
+    """An empty home of theirs into which it was imported, beside them."""
+    with Hermes(version, tmp_path / "empty") as other, place(tmp_path / "empty", "own") as there:
+        done = there.importing.read_file(file)
+        assert (done.outcome, done.skipped, done.broken) == ("applied", (), ())
+        yield other, there
+
+
+def answers(hermes: Hermes, ids: list[str]) -> dict[str, Any]:
+    """Return what they say of sessions, in every way in which they are asked for them."""
+    asked = ("get_session", "get_messages", "get_messages_as_conversation", "get_session_title",
+             "get_compression_tip", "resolve_resume_session_id", "export_session",
+             "get_compression_lineage", "message_count")  # fmt: skip
+    return {name: hermes.each(name, ids) for name in asked if hermes.has(name)}
+
+
+def without_future(value: Any) -> Any:
+    """Return answers without the columns that the empty home has not."""
+    if isinstance(value, dict):
+        return {key: without_future(one) for key, one in value.items() if key != "of_the_future"}
+    if isinstance(value, list):
+        return [without_future(one) for one in value]
+    return f"{type(value).__name__}: {value}" if isinstance(value, Exception) else value
+
+
+def test_their_home_comes_back_equal_into_an_empty_one_of_theirs(
+    home: Path, copied: tuple[Hermes, Place]
+):
+    assert differences(rows(home / "state.db"), rows(copied[1].path)) == []
+    assert copied[1].db.check_integrity(deep=True) == []
+
+
+def test_they_read_and_search_and_go_on_with_what_was_imported(
+    theirs: Hermes, copied: tuple[Hermes, Place]
+):
+    other, _ = copied
+    ids = [row[0] for row in theirs.sql("SELECT id FROM sessions ORDER BY id")]
+    before, after = (without_future(answers(each, ids)) for each in (theirs, other))
+    assert after == before
+    for word in ("zebra", "deploy", "数据库", "marmot"):
+        found = [
+            sorted((hit["session_id"], hit["id"]) for hit in each.call("search_messages", word))
+            for each in (theirs, other)
+        ]
+        assert found[0] == found[1] != []
+    said = other.call("append_message", "cli_work", "user", "and on we go")
+    assert said > max(row[0] for row in theirs.sql("SELECT max(id) FROM messages"))
+    assert other.sql("PRAGMA integrity_check") == [["ok"]]
+
+
+def test_what_they_export_comes_into_a_home_of_ours(theirs: Hermes, tmp_path: Path):
+    ids = [row[0] for row in theirs.sql("SELECT id FROM sessions WHERE id <> 'odd'")]
+    exported = theirs.each("export_session", ids)
+    path = tmp_path / "theirs.jsonl"
+    path.write_text("\n".join(json.dumps(each) for each in exported.values()))
+    with place(tmp_path / "ours", "own") as ours:
+        done = ours.importing.read_file(path)
+        assert (done.sessions, done.broken, done.left_out) == (len(ids), (), ())
+        for session_id in ids:
+            found = _plain(ours.db, session_id, exported[session_id])
+            assert found == without_future(exported[session_id])
+
+
+def _plain(db: SessionDB, session_id: str, like: dict[str, Any]) -> dict[str, Any]:
+    """Return a session as they export it, with the columns that theirs has."""
+    row: Any = db.get_session(session_id)
+    names = list(like["messages"][0]) if like["messages"] else []
+    messages: Any = db.get_messages(session_id)
+    found = {name: row[name] for name in like if name in row}
+    return {
+        **found,
+        "messages": [{name: each[name] for name in names if name in each} for each in messages],
+    }

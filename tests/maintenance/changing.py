@@ -1,0 +1,140 @@
+"""A home with what maintains it, and what of it must be equal once a change was taken back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from session_core.hooks import Hooks
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.pins import Pins
+from session_core.maintenance.answers import Applied, Planned, Restored
+from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.records import Wanted
+from tests.faults import state
+from tests.maintenance.homes import Home
+
+WORDS = ("says", "nothing_of_the_kind")
+
+
+class Told:
+    """What the hooks are told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, str | None]] = []
+
+    def on_session_finalize(self, session_id: str, reason: str | None) -> None:
+        """Note that a session is over."""
+        self.calls.append(("finalize", session_id, reason))
+
+    def on_session_reset(self, session_id: str, reason: str | None) -> None:
+        """Note that another one has begun."""
+        self.calls.append(("reset", session_id, reason))
+
+
+@dataclass
+class Changing:
+    """A home, its ledger, and what changes it."""
+
+    home: Home
+    ledger: Ledger
+    maintenance: Maintenance
+    told: Told
+    root: Path
+
+    def plan(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> Planned:
+        """Plan a change of a kind."""
+        return self.maintenance.plan(Wanted(what, verb, **asked))
+
+    def apply(self, planned: Planned, for_s: float = 60.0, **asked: Any) -> Applied:
+        """Apply a plan that has something to do."""
+        assert planned.plan is not None
+        done = self.maintenance.apply(planned.plan, for_s, **asked)
+        assert isinstance(done, Applied)
+        return done
+
+    def do(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> Applied:
+        """Plan and apply a change of a kind."""
+        return self.apply(self.plan(what, verb, **asked))
+
+    def restore(self, done: Applied, for_s: float = 60.0) -> Restored:
+        """Take a change back."""
+        back = self.maintenance.restore(done.batch, for_s)
+        assert isinstance(back, Restored)
+        return back
+
+    def another(self, **more: Any) -> Maintenance:
+        """Return another maintainer of the same home, as another program is one."""
+        more.setdefault("store", self.home.store)
+        return Maintenance(self.home.db, self.ledger, clock=self.home.clock, **more)
+
+    def sessions(self) -> set[str]:
+        """Return the sessions that are there."""
+        return {each.id for each in self.home.db.inventory()}
+
+    def everything(self) -> dict[str, Any]:
+        """Return what must be equal after a restore: rows, routes, files, what a search finds."""
+        with state.connection(self.home.db.path) as opened:
+            rows = {table: self._rows(opened, table) for table in state.tables(opened)}
+        hits = {
+            word: [hit.message_id for hit in self.home.db.search(word, limit=100).hits]
+            for word in WORDS
+        }
+        return {"rows": rows, "files": self._files(), "routes": self._routes(), "hits": hits}
+
+    def _rows(self, opened: Any, table: str) -> list[tuple[Any, ...]]:
+        found = opened.execute(f'SELECT * FROM "{table}"').fetchall()  # noqa: S608 -- names that were read
+        if table == "state_meta":
+            found = [row for row in found if not row[0].startswith("mcp_sessions_folded")]
+        return sorted(found, key=repr)
+
+    def _files(self) -> dict[str, tuple[bytes, int, int]]:
+        folder = self.home.store.sessions_dir
+        paths = (path for path in folder.rglob("*") if path.is_file())
+        return {
+            str(path.relative_to(folder)): (
+                path.read_bytes(),
+                path.stat().st_mtime_ns,
+                path.stat().st_mode,
+            )
+            for path in paths
+            if path.name not in ("sessions.json", ".sessions.lock")
+        }
+
+    def _routes(self) -> Mapping[str, Any]:
+        path = self.home.store.sessions_dir / "sessions.json"
+        stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return stored
+
+
+@contextmanager
+def live_gateway(home: Home) -> Iterator[int]:
+    """A process that looks like a live gateway of a home."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "hermes", "gateway", "run"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        record = {"pid": process.pid, "kind": "hermes-gateway", "argv": command[3:]}
+        (home.folder / "gateway.pid").write_text(json.dumps(record))
+        yield process.pid
+
+
+@contextmanager
+def changing(home: Home, root: Path) -> Iterator[Changing]:
+    """Maintain a home, with a state folder that no test shares."""
+    told = Told()
+    with ExitStack() as stack:
+        folder = StateFolder(home.db.path, root=root)
+        ledger = stack.enter_context(Ledger(folder, clock=home.clock))
+        pins = stack.enter_context(Pins(folder))
+        hooks = Hooks(group=None)
+        hooks.register(told)
+        maintenance = Maintenance(
+            home.db, ledger, store=home.store, hooks=hooks, pins=pins, clock=home.clock
+        )
+        yield Changing(home, ledger, maintenance, told, root)

@@ -1,0 +1,67 @@
+"""What tests of maintenance have: the home that states what belongs to which plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.maintenance.changing import Changing, changing
+from tests.maintenance.homes import KINDS, Home, fill, opened
+
+CHANGED_KINDS = ("own", 16, 22, 26, 30)
+"""What is changed and restored also is a home whose routes are in the file alone."""
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def empty(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Home]:
+    """An empty home of each kind."""
+    with opened(home_path, request.param) as home:
+        yield home
+
+
+@pytest.fixture
+def home(home_path: Path) -> Iterator[Home]:
+    """An empty home of our own."""
+    with opened(home_path, "own") as made:
+        yield made
+
+
+@pytest.fixture
+def changed(home: Home, tmp_path: Path) -> Iterator[Changing]:
+    """The same, with what maintains it."""
+    with changing(home, tmp_path / "kept") as made:
+        yield made
+
+
+@pytest.fixture
+def hermes(home_path: Path, tmp_path: Path) -> Iterator[Changing]:
+    """An empty Hermes home with what maintains it."""
+    with opened(home_path, 22) as home, changing(home, tmp_path / "kept") as made:
+        yield made
+
+
+@pytest.fixture(params=KINDS, ids=str, scope="session")
+def full(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Home]:
+    """A home of each kind with everything in it; nobody changes it."""
+    folder = tmp_path_factory.mktemp("full") / "home"
+    with opened(folder, request.param) as home:
+        fill(home)
+        home.store.close()  # the mirror is written, and nothing is due any more
+        yield home
+
+
+@pytest.fixture(params=CHANGED_KINDS, ids=str, scope="module")
+def restored(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Changing]:
+    """A home of each kind with everything in it, which each test leaves as it was."""
+    folder = tmp_path_factory.mktemp("changed")
+    with opened(folder / "home", request.param) as home:
+        fill(home)
+        home.store.close()
+        with changing(home, folder / "kept") as made:
+            yield made

@@ -1,0 +1,373 @@
+"""A plan is applied to what is still as it was planned; all else is left, and said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from session_core.errors import Conflict, Denied, NotFound
+from session_core.maintenance.removal import Removal
+from tests.maintenance.changing import Changing, live_gateway
+from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
+
+
+def reasons(done) -> dict[str, str]:
+    return {each.id: each.why for each in done.skipped}
+
+
+def test_what_was_applied_answers_the_same_again(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan()
+    done = changed.apply(planned)
+    changed.home.session("old", 140, reason="idle")
+    assert changed.apply(planned) == done
+    assert changed.sessions() == {"old"}
+
+
+def test_what_was_not_planned_stays(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan()
+    changed.home.session("older", 200, reason="idle")
+    changed.apply(planned)
+    assert changed.sessions() == {"older"}
+
+
+def _say(home: Home) -> None:
+    home.db.append_message("old", "user", "one more thing")
+
+
+def _reopen(home: Home) -> None:
+    home.db.reopen_session("old")
+
+
+def _delete(home: Home) -> None:
+    home.db.delete_session("old")
+
+
+def _route(home: Home) -> None:
+    home.route("1", "old", 0)
+
+
+def _lock(home: Home) -> None:
+    home.db.try_acquire_compression_lock("old", "somebody", 300)
+
+
+def _continue(home: Home) -> None:
+    home.session("new", 0, parent_session_id="old", config=BRANCH)
+
+
+CHANGES: dict[Callable[[Home], None], str] = {
+    _say: "session old was changed since",
+    _reopen: "session old was changed since",
+    _delete: "session old is not there any more",
+    _route: "session old: a chat is in it",
+    _lock: "session old: it is being compressed",
+    _continue: "session new came from old since",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_what_came_alive_since_is_left_and_said(
+    changed: Changing, change: Callable[[Home], None]
+) -> None:
+    for name in ("first", "old", "last"):
+        changed.home.session(name, 140, reason="idle")
+    planned = changed.plan()
+    change(changed.home)
+    before = changed.sessions()
+    done = changed.apply(planned)
+    assert (done.removed, reasons(done)) == (2, {"old": CHANGES[change]})
+    assert changed.sessions() == before - {"first", "last"}
+    assert changed.apply(planned) == done
+
+
+@pytest.mark.parametrize("change", [_say, _reopen, _lock], ids=lambda change: change.__name__)
+def test_what_comes_alive_in_the_very_step_is_left(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch, change: Callable[[Home], None]
+) -> None:
+    for name in ("first", "old"):
+        changed.home.session(name, 140, reason="idle")
+    planned = changed.plan()
+    usual, looked = Removal.next, []
+
+    def look(self: Removal, members):
+        piece = usual(self, members)
+        if not looked:
+            looked.append(change(changed.home))
+        return piece
+
+    monkeypatch.setattr(Removal, "next", look)
+    done = changed.apply(planned)
+    assert (done.removed, list(reasons(done))) == (1, ["old"])
+    assert changed.sessions() == {"old"}
+
+
+def test_a_conversation_stays_whole_where_one_of_its_sessions_has_changed(
+    changed: Changing,
+) -> None:
+    changed.home.session("root", 140, reason="compression")
+    changed.home.session("tip", 140, reason="idle", parent_session_id="root")
+    planned = changed.plan()
+    changed.home.db.append_message("root", "user", "one more thing")
+    done = changed.apply(planned)
+    assert reasons(done) == {"root": "session root was changed since"}
+    assert changed.sessions() == {"root", "tip"}
+
+
+def test_a_branch_loses_its_parent_and_gets_it_back(changed: Changing) -> None:
+    changed.home.session("trunk", 140, reason="branched")
+    changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
+    done = changed.do()
+    assert changed.home.db.get_session("branch")["parent_session_id"] is None
+    changed.restore(done)
+    assert changed.home.db.get_session("branch")["parent_session_id"] == "trunk"
+
+
+def test_a_pin_that_came_since_protects(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan()
+    changed.maintenance._pins.set({"old": True})
+    done = changed.apply(planned)
+    assert reasons(done) == {"old": "session old: it is pinned"}
+
+
+def test_a_delegate_goes_before_the_one_that_it_worked_for(changed: Changing) -> None:
+    changed.home.session("boss", 140, reason="idle", messages=200)
+    changed.home.session("worker", 140, parent_session_id="boss", config=DELEGATE)
+    large = "a long story " * 3000
+    for _ in range(3):
+        changed.home.clock.now = NOW - 140 * DAY
+        changed.home.db.append_message("boss", "user", large)
+    changed.home.clock.now = NOW
+    planned = changed.plan()
+    before = changed.everything()
+    assert changed.apply(planned, 0).outcome == "partial"
+    assert changed.sessions() == {"boss"}
+    done = changed.apply(planned)
+    assert (done.removed, done.skipped, changed.sessions()) == (1, (), set())
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+# -- how it goes on ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(changed: Changing) -> Changing:
+    """A home with a session that is larger than a step, and a small one behind it."""
+    changed.home.session("large", 150, reason="idle", messages=0)
+    changed.home.clock.now = NOW - 150 * DAY
+    for number in range(12):
+        changed.home.db.append_message("large", "user", f"says {number} " + "x" * 30_000)
+    changed.home.clock.now = NOW
+    changed.home.session("small", 140, reason="idle")
+    return changed
+
+
+def test_a_session_that_is_larger_than_a_step_goes_over_several(large: Changing) -> None:
+    before = large.everything()
+    done = large.do()
+    assert (done.removed, large.sessions()) == (2, set())
+    assert len(large.ledger.steps(done.batch)) > 2
+    large.restore(done)
+    assert large.everything() == before
+
+
+def test_a_run_that_was_stopped_says_what_remains_and_is_gone_on_with(large: Changing) -> None:
+    before = large.everything()
+    planned = large.plan()
+    part = large.apply(planned, 0)
+    assert (part.outcome, part.removed, part.remaining) == ("partial", 0, 2)
+    stopped = large.apply(planned, stop=lambda: True)
+    assert (stopped.outcome, stopped.batch) == ("partial", part.batch)
+    assert 0 < large.home.db.message_count("large") < 12
+    done = large.apply(planned)
+    assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
+    large.restore(done)
+    assert large.everything() == before
+
+
+def test_what_was_done_in_part_is_taken_back_and_then_not_gone_on_with(large: Changing) -> None:
+    before = large.everything()
+    planned = large.plan()
+    part = large.apply(planned, 0)
+    large.restore(part)
+    assert large.everything() == before
+    assert large.ledger.plan(part.plan).state == "closed"
+    with pytest.raises(Conflict):
+        large.apply(planned)
+    assert large.everything() == before
+
+
+def test_a_session_that_goes_on_half_way_keeps_the_rest(large: Changing) -> None:
+    planned = large.plan()
+    large.apply(planned, 0)
+    large.home.db.append_message("large", "user", "not yet")
+    done = large.apply(planned)
+    assert reasons(done) == {"large": "session large was changed since"}
+    assert large.sessions() == {"large"}
+    large.restore(done)
+    said = [row["content"] for row in large.home.db.get_messages("large")]
+    assert [text.split()[1] for text in said] == [*map(str, range(12)), "yet"]
+
+
+def test_a_plan_that_has_run_out_is_not_applied(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan()
+    changed.home.clock.now = NOW + DAY
+    with pytest.raises(Conflict):
+        changed.apply(planned)
+    assert changed.sessions() == {"old"}
+
+
+def test_a_plan_that_is_none_is_not_found(changed: Changing) -> None:
+    with pytest.raises(NotFound):
+        changed.maintenance.apply("p-nothing")
+
+
+def test_every_change_is_in_the_log(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan()
+    done = changed.apply(planned)
+    changed.restore(done)
+    log = [(line.what, line.plan, line.counts) for line in changed.ledger.audited().items]
+    counts = {"removed": 1, "finalized": 0, "skipped": 0, "remaining": 0}
+    assert log[1] == ("prune sessions", planned.plan, counts)
+    assert log[0][0] == f"restore {done.batch}"
+
+
+def test_how_far_it_is_is_told(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("session_core.maintenance.runner._TELL_S", -1.0)
+    for number in range(3):
+        changed.home.session(f"old_{number}", 140, reason="idle")
+        changed.home.clock.now = NOW - 140 * DAY
+        changed.home.db.append_message(f"old_{number}", "user", "x" * 80_000)
+    changed.home.clock.now = NOW
+    told: list[int] = []
+    changed.apply(changed.plan(), progress=lambda so_far: told.append(so_far.done))
+    assert told == sorted(told)
+    assert len(told) > 1
+
+
+# -- routes and files ----------------------------------------------------------------------
+
+
+def test_a_route_that_was_used_since_stays(changed: Changing) -> None:
+    for chat in ("1", "2"):
+        changed.home.route(chat, "nobody", 40)
+    planned = changed.plan("routes")
+    key = "agent:main:telegram:dm:1"
+    changed.home.store.update_session(key, 7)
+    done = changed.apply(planned)
+    assert reasons(done) == {key: "its chat was used since"}
+    assert list(changed.home.store.entries()) == [key]
+
+
+def test_routes_beside_a_gateway_are_refused_with_what_to_stop(changed: Changing) -> None:
+    changed.home.route("1", "nobody", 40)
+    planned = changed.plan("routes")
+    with (
+        live_gateway(changed.home) as pid,
+        pytest.raises(Denied, match=rf"gateway \(pid {pid}\).* stop it"),
+    ):
+        changed.apply(planned)
+    assert len(changed.home.store.entries()) == 1
+
+
+def test_a_route_goes_from_both_copies_and_comes_back_to_both(changed: Changing) -> None:
+    changed.home.route("1", "nobody", 40)
+    before = changed.everything()
+    done = changed.do("routes")
+    now = changed.everything()
+    assert (now["rows"]["gateway_routing"], list(now["routes"])) == ([], ["_README"])
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def test_the_files_of_a_session_go_with_it(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    changed.home.session("other", 3, reason="idle")
+    for name in ("session_old.json", "old.jsonl", "session_other.json"):
+        changed.home.file(name, 140, name)
+    before = changed.everything()
+    done = changed.do()
+    assert set(changed.everything()["files"]) == {"session_other.json"}
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def test_a_file_that_was_written_since_stays(changed: Changing) -> None:
+    name = "session_20260101_120000_abcdef01.json"
+    changed.home.file(name, 50)
+    planned = changed.plan("orphans")
+    changed.home.file(name, 2, "written")
+    assert reasons(changed.apply(planned)) == {name: "it was written since"}
+    assert changed.home.store.sessions_dir.joinpath(name).read_text() == "written"
+
+
+def test_rows_whose_session_is_there_again_stay(changed: Changing) -> None:
+    changed.home.session("gone", 5, messages=3)
+    changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
+    planned = changed.plan("orphans")
+    changed.home.db.create_session("gone", "cli")
+    assert reasons(changed.apply(planned)) == {"messages/gone": "its session is there again"}
+    assert changed.home.db.message_count("gone") == 3
+
+
+# -- beside others -------------------------------------------------------------------------
+
+HOLDER = """
+import sys
+from pathlib import Path
+from tests.homes import connect
+with connect(Path(sys.argv[1]), "ro") as connection:
+    connection.execute("BEGIN")
+    connection.execute("SELECT count(*) FROM sessions").fetchone()
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def beside(changed: Changing) -> Iterator[Changing]:
+    """A home that another process has open as well, with sessions that it may be at work in."""
+    home = changed.home
+    home.session("open", 140)
+    home.session("lately", 140, reason="idle", ended=2)
+    home.session("long_ago", 140, reason="idle")
+    command = [sys.executable, "-c", HOLDER, str(home.db.path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        yield changed
+        child.communicate(timeout=10)
+
+
+def test_beside_another_holder_only_what_ended_long_ago_goes(beside: Changing) -> None:
+    planned = beside.plan(ids=("open", "lately", "long_ago"))
+    assert planned.protected == {"never ended": 1, "ended lately": 1}
+    assert "has the database open" in planned.warnings[0]
+    assert beside.apply(planned).removed == 1
+    assert beside.sessions() == {"open", "lately"}
+
+
+def test_a_holder_that_came_since_protects_what_never_ended(
+    changed: Changing, request: pytest.FixtureRequest
+) -> None:
+    changed.home.session("unended", 140)
+    planned = changed.plan(ids=("unended",))
+    request.getfixturevalue("beside")
+    done = changed.apply(planned)
+    assert reasons(done) == {
+        "unended": "session unended: it never ended, and another process has the database open"
+    }
+
+
+def test_beside_another_holder_what_never_ended_is_finalized(beside: Changing) -> None:
+    assert beside.do("sessions", "finalize", ids=("open",)).finalized == 1
+    assert beside.home.db.get_session("open")["end_reason"] == "finalized"

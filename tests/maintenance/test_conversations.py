@@ -1,0 +1,226 @@
+"""What belongs together goes together, whatever is broken: checked on forests and on circles."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from session_core import SessionDB
+from session_core.maintenance.conversations import Conversations
+from session_core.models import LinkKind, Revision, Stock
+from tests.homes import add_session, connect, own_database
+
+INSIDE = ("continuation", "delegate")
+
+
+def stock(session_id: str, parent: str | None = None, link: LinkKind | None = None,
+          started_at: float = 0.0, active_at: float | None = 0.0, **fields) -> Stock:  # fmt: skip
+    given = {"title": None, "ended_at": None, "end_reason": None, "rows": 0, **fields}
+    return Stock(
+        id=session_id, source="cli", parent_id=parent, link=link, session_key=None,
+        started_at=started_at, archived=False, pinned=False, api_calls=0,
+        expiry_finalized=False, last_active_at=active_at, live=0, counted=0,
+        revision=Revision(0, 0, 0, 0, None), **given,
+    )  # fmt: skip
+
+
+def ids(sessions) -> list[str]:
+    return [each.id for each in sessions]
+
+
+@st.composite
+def stocks(draw: st.DrawFn) -> list[Stock]:
+    """Sessions with parents anywhere: before, behind, themselves, or nobody that is there."""
+    names = [f"s{number}" for number in range(draw(st.integers(1, 12)))]
+    parents = st.one_of(st.none(), st.sampled_from([*names, "nobody"]))
+    links: st.SearchStrategy[LinkKind] = st.sampled_from(
+        ["continuation", "continuation", "delegate", "branch", "other"]
+    )
+    times = st.integers(0, 5).map(float)
+    return [
+        stock(name, parent, draw(links) if parent else None, draw(times), draw(times),
+              end_reason=draw(st.sampled_from([None, "compression", "cli_close"])))
+        for name in names
+        for parent in [draw(parents)]
+    ]  # fmt: skip
+
+
+@given(stocks())
+def test_each_session_is_in_one_conversation(given_: list[Stock]) -> None:
+    conversations = Conversations(given_)
+    found = [each.id for conversation in conversations.all for each in conversation.sessions]
+    assert sorted(found) == sorted(ids(given_))
+    assert all(each in conversations.of(each.id).sessions for each in given_)
+
+
+@given(stocks())
+def test_what_continues_or_was_delegated_is_in_the_conversation_of_its_parent(
+    given_: list[Stock],
+) -> None:
+    conversations = Conversations(given_)
+    for each in given_:
+        if each.parent_id in conversations.stocks:
+            same = conversations.of(each.id) is conversations.of(each.parent_id)
+            assert same or each.link not in INSIDE
+
+
+@given(stocks())
+def test_nothing_else_joins_two_conversations(given_: list[Stock]) -> None:
+    for conversation in Conversations(given_).all:
+        inside = {conversation.root.id}
+        for each in conversation.sessions[1:]:
+            assert each.link in INSIDE
+            assert each.parent_id in inside
+            inside.add(each.id)
+
+
+@given(stocks())
+def test_a_child_is_removed_before_its_parent_but_in_a_circle(given_: list[Stock]) -> None:
+    for conversation in Conversations(given_).all:
+        order = ids(conversation.removal)
+        assert order[-1] == conversation.id
+        for each in conversation.sessions[1:]:
+            assert order.index(each.id) < order.index(each.parent_id)
+
+
+@given(stocks())
+def test_what_stays_and_loses_its_parent_is_all_that_names_one_that_goes(
+    given_: list[Stock],
+) -> None:
+    conversations = Conversations(given_)
+    for conversation in conversations.all:
+        gone = set(ids(conversation.sessions))
+        left = {each.id for each in given_ if each.parent_id in gone} - gone
+        assert set(ids(conversations.left_behind(conversation.sessions))) == left
+
+
+@given(stocks())
+def test_a_named_session_never_takes_the_one_along_that_it_worked_for(given_: list[Stock]) -> None:
+    conversations = Conversations(given_)
+    for each in given_:
+        named = conversations.named(each.id)
+        whole = conversations.of(each.id)
+        assert each in named.sessions
+        assert set(ids(named.sessions)) <= set(ids(whole.sessions))
+        if named.id != whole.id:
+            assert named.root.link == "delegate"
+            assert named.root.parent_id not in ids(named.sessions)
+
+
+@given(stocks())
+def test_circles_are_found_whatever_joins_them(given_: list[Stock]) -> None:
+    parents = {each.id: each.parent_id for each in given_}
+    for name in parents:
+        walked: list[str] = []
+        here: str | None = name
+        while here in parents and here not in walked:
+            walked.append(here)
+            here = parents[here]
+        is_in = here == name
+        assert is_in == any(name in ids(circle) for circle in Conversations(given_).cycles)
+
+
+@settings(max_examples=25)
+@given(st.randoms(use_true_random=False))
+def test_root_and_tip_are_those_of_the_database(chance: random.Random) -> None:
+    """On real rows: what is grouped here is what `get_compression_tip` walks."""
+    import tempfile  # noqa: PLC0415 -- a folder for each example
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "state.db")
+        own_database(path)
+        fill(path, chance)
+        with SessionDB(path) as db:
+            conversations = Conversations(db.inventory())
+            for name in conversations.stocks:
+                conversation = conversations.named(name)
+                assert conversation is not None
+                assert db.get_conversation_root(name) == conversation.root.id
+                assert db.get_compression_tip(conversation.id) == conversation.tip.id
+
+
+def fill(path: Path, chance: random.Random) -> None:
+    with connect(path) as connection:
+        names: list[str] = []
+        for number in range(chance.randint(1, 9)):
+            parent = chance.choice([None, *names])
+            marks = [None, '{"_delegate_from": "x"}', '{"_branched_from": "x"}']
+            ended_at = chance.choice([None, number + 1.5])
+            add_session(
+                connection, f"s{number}", parent_session_id=parent, started_at=float(number),
+                source=chance.choice(["cli", "cli", "tool"]),
+                model_config=chance.choice([None, None, *marks]),
+                ended_at=ended_at,
+                end_reason=ended_at and chance.choice(["compression", "compression", "branched"]),
+            )  # fmt: skip
+            names.append(f"s{number}")
+
+
+# -- single shapes -------------------------------------------------------------------------
+
+
+def test_delegates_go_before_the_session_they_worked_for_and_the_tip_first() -> None:
+    given_ = [
+        stock("root"),
+        stock("tip", "root", "continuation", 1.0, 1.0),
+        stock("of_root", "root", "delegate", 2.0, 2.0),
+        stock("of_tip", "tip", "delegate"),
+        stock("below", "of_root", "delegate"),
+    ]
+    (conversation,) = Conversations(given_).all
+    assert ids(conversation.removal) == ["of_tip", "tip", "below", "of_root", "root"]
+
+
+def test_the_age_of_a_conversation_is_its_last_activity_anywhere() -> None:
+    given_ = [stock("a", active_at=1.0), stock("b", "a", "delegate", active_at=9.0)]
+    assert Conversations(given_).all[0].last_active_at == 9.0
+    unknown = [*given_, stock("c", "b", "delegate", active_at=None)]
+    assert Conversations(unknown).all[0].last_active_at is None
+
+
+def test_the_title_is_the_last_that_the_conversation_had() -> None:
+    given_ = [
+        stock("a", title="Old"),
+        stock("b", "a", "continuation", title="New"),
+        stock("c", "b", "continuation"),
+        stock("d", "c", "delegate", title="Of a delegate"),
+    ]
+    assert Conversations(given_).all[0].title == "New"
+
+
+@pytest.mark.parametrize("link", ["continuation", "delegate"])
+def test_a_session_that_is_its_own_parent_is_a_conversation(link: LinkKind) -> None:
+    conversations = Conversations([stock("a", "a", link), stock("b", "a", "continuation")])
+    assert [ids(each.sessions) for each in conversations.all] == [["a", "b"]]
+    assert [ids(each) for each in conversations.cycles] == [["a"]]
+
+
+def test_in_a_circle_of_work_a_delegate_that_is_named_is_the_whole_conversation() -> None:
+    given_ = [stock("a", "b", "continuation"), stock("b", "a", "delegate")]
+    conversations = Conversations(given_)
+    assert ids(conversations.named("b").sessions) == ["a", "b"]
+
+
+def test_a_parent_that_is_not_there_is_told() -> None:
+    conversations = Conversations([stock("a", "nobody", "delegate"), stock("b", "a", "delegate")])
+    assert ids(conversations.broken) == ["a"]
+    assert [ids(each.sessions) for each in conversations.all] == [["a", "b"]]
+
+
+@pytest.mark.parametrize("circle", [False, True])
+def test_fifty_thousand_sessions_in_one_chain_are_one_conversation(circle: bool) -> None:
+    count = 50_000
+    first = stock("s0", f"s{count - 1}" if circle else None, "continuation" if circle else None)
+    chain = [stock(f"s{n}", f"s{n - 1}", "continuation", float(n)) for n in range(1, count)]
+    shuffled = [first, *chain]
+    random.Random(1).shuffle(shuffled)
+    conversations = Conversations(shuffled)
+    (conversation,) = conversations.all
+    assert (conversation.root.id, conversation.tip.id) == ("s0", f"s{count - 1}")
+    assert ids(conversation.removal) == [f"s{n}" for n in reversed(range(count))]
+    assert conversations.named("s777") is conversation
+    assert len(conversations.cycles) == circle

@@ -1,0 +1,246 @@
+"""Titles, archive, pins and reopening: at once, exactly, and with what takes each back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.errors import InvalidInput, NotFound, TitleTaken
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.pins import Pins
+from session_core.maintenance.answers import Restored
+from session_core.maintenance.edits import Edit, Edited, Edits
+from session_core.maintenance.maintenance import Maintenance
+from tests.homes import connect, hermes_database, own_database
+
+KINDS = ("own", 16, 22, 30)
+
+
+class Desk:
+    """A home of some kind whose sessions are edited."""
+
+    def __init__(self, db: SessionDB, ledger: Ledger, pins: Pins) -> None:
+        self.db, self.ledger, self.pins = db, ledger, pins
+        self.edits = Edits(db, ledger, pins, client="test")
+
+    def edit(self, session_id: str, **wanted: Any) -> Edited:
+        """Edit a session."""
+        return self.edits.edit(session_id, Edit(**wanted))
+
+    def undo(self, edited: Edited) -> Restored:
+        """Take an edit back."""
+        with Maintenance(self.db, self.ledger, pins=self.pins) as maintenance:
+            restored = maintenance.restore(str(edited.batch))
+        assert isinstance(restored, Restored)
+        return restored
+
+    def rows(self) -> dict[str, Any]:
+        """Return the rows of all sessions."""
+        return {each.id: self.db.get_session(each.id) for each in self.db.inventory()}
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def desk(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
+    path = home_path / "state.db"
+    if isinstance(request.param, int):
+        hermes_database(path, request.param)
+    else:
+        own_database(path)
+    folder = StateFolder(path)
+    with SessionDB(path) as db, Ledger(folder) as ledger, Pins(folder) as pins:
+        db.create_session("root", "cli")
+        db.set_session_title("root", "Trip")
+        db.end_session("root", "compression")
+        for name in ("tip", "left"):
+            db.create_session(name, "cli", parent_session_id="root", started_at=2e9)
+            db.append_message(name, "user", f"said in {name}")
+        db.end_session("left", "cli_close")
+        db.create_session("other", "cli")
+        db.set_session_title("other", "Work")
+        yield Desk(db, ledger, pins)
+
+
+def titles(desk: Desk) -> dict[str, Any]:
+    return {name: row["title"] for name, row in desk.rows().items() if row["title"]}
+
+
+def test_a_title_is_set_and_shown(desk: Desk):
+    edited = desk.edit("other", title="  New \u200b name ")
+    assert edited.session.title == "New name"
+    assert titles(desk)["other"] == "New name"
+
+
+def test_an_empty_title_is_none(desk: Desk):
+    assert desk.edit("other", title="").session.title is None
+
+
+def test_a_title_moves_from_an_ancestor_and_back(desk: Desk):
+    edited = desk.edit("tip", title="Trip")
+    assert titles(desk) == {"tip": "Trip", "other": "Work"}
+    desk.undo(edited)
+    assert titles(desk) == {"root": "Trip", "other": "Work"}
+
+
+@pytest.mark.parametrize("wanted", [{"title": "Work"}, {"title": "Work", "archived": True}])
+def test_a_title_of_another_conversation_is_refused_and_nothing_is_changed(desk: Desk, wanted):
+    before = desk.rows()
+    with pytest.raises(TitleTaken, match="other"):
+        desk.edit("tip", **wanted)
+    with pytest.raises(InvalidInput, match="100"):
+        desk.edit("tip", **{**wanted, "title": "x" * 101})
+    assert desk.rows() == before
+    assert desk.ledger.batches().items == []
+
+
+def test_a_title_that_is_taken_meanwhile_is_refused(desk: Desk):
+    with connect(desk.db.path) as connection:
+        run = desk.ledger.prepare
+
+        def prepared(*args: Any, **kwargs: Any) -> None:
+            run(*args, **kwargs)
+            connection.execute("UPDATE sessions SET title = 'Now' WHERE id = 'other'")
+
+        desk.ledger.prepare = prepared  # type: ignore[method-assign]
+        with pytest.raises(TitleTaken, match="other"):
+            desk.edit("tip", title="Now")
+    assert titles(desk) == {"root": "Trip", "other": "Now"}
+
+
+def test_a_row_that_changes_meanwhile_is_looked_at_again(desk: Desk):
+    with connect(desk.db.path) as connection:
+        run = desk.ledger.prepare
+
+        def prepared(*args: Any, **kwargs: Any) -> None:
+            run(*args, **kwargs)
+            connection.execute("UPDATE sessions SET title = 'Mine' WHERE id = 'other'")
+
+        desk.ledger.prepare = prepared  # type: ignore[method-assign]
+        edited = desk.edit("other", title="Ours")
+    desk.ledger.prepare = run  # type: ignore[method-assign]
+    assert titles(desk)["other"] == "Ours"
+    desk.undo(edited)
+    assert titles(desk)["other"] == "Mine"
+
+
+def test_what_somebody_else_does_meanwhile_needs_no_batch(desk: Desk):
+    with connect(desk.db.path) as connection:
+        run = desk.ledger.prepare
+
+        def prepared(*args: Any, **kwargs: Any) -> None:
+            run(*args, **kwargs)
+            connection.execute("UPDATE sessions SET title = 'Ours' WHERE id = 'other'")
+
+        desk.ledger.prepare = prepared  # type: ignore[method-assign]
+        assert desk.edit("other", title="Ours").batch is None
+
+
+@pytest.mark.parametrize("session", ["root", "tip", "left"])
+def test_a_conversation_is_archived_as_a_whole_and_comes_back(desk: Desk, session: str):
+    before = desk.rows()
+    edited = desk.edit(session, archived=True)
+    assert edited.session.status == "archived"
+    archived = {name for name, row in desk.rows().items() if row["archived"]}
+    assert archived == {"root", "tip", "left"}
+    desk.undo(edited)
+    assert desk.rows() == before
+
+
+@pytest.mark.parametrize("session", ["root", "tip", "left"])
+def test_a_conversation_is_pinned_with_or_without_a_column(desk: Desk, session: str):
+    before = desk.rows()
+    edited = desk.edit(session, pinned=True)
+    assert edited.session.pinned
+    column = {name for name, row in desk.rows().items() if row.get("pinned")}
+    assert column | desk.pins.all() == {"root", "tip", "left"}
+    assert not column & desk.pins.all()
+    desk.undo(edited)
+    assert desk.rows() == before
+    assert desk.pins.all() == frozenset()
+
+
+def test_a_conversation_is_unpinned_as_a_whole(desk: Desk):
+    desk.edit("root", pinned=True)
+    assert not desk.edit("tip", pinned=False).session.pinned
+    assert desk.pins.all() == frozenset()
+    assert not any(row.get("pinned") for row in desk.rows().values())
+
+
+def test_pins_are_seen_by_another_process(desk: Desk):
+    desk.pins.set({"tip": True, "other": False})
+    with Pins(StateFolder(desk.db.path)) as others:
+        assert others.all() == {"tip"}
+
+
+def test_a_session_is_reopened_and_ends_again(desk: Desk):
+    before = desk.rows()
+    edited = desk.edit("left", reopen=True)
+    assert edited.session.status == "open"
+    assert desk.rows()["left"]["end_reason"] is None
+    desk.undo(edited)
+    assert desk.rows() == before
+
+
+def test_what_was_compressed_is_reopened_at_its_tip(desk: Desk):
+    desk.db.append_message("tip", "user", "said last")
+    desk.db.end_session("tip", "cli_close")
+    before = desk.rows()
+    edited = desk.edit("root", reopen=True)
+    assert desk.rows()["root"]["end_reason"] == "compression"
+    assert desk.rows()["tip"]["ended_at"] is None
+    desk.undo(edited)
+    assert desk.rows() == before
+
+
+def test_several_edits_are_one_step(desk: Desk):
+    before = desk.rows()
+    edited = desk.edit("left", title="All", archived=True, pinned=True, reopen=True)
+    assert len(desk.ledger.steps(str(edited.batch))) == 1
+    desk.undo(edited)
+    assert desk.rows() == before
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"title": "Trip"}, {"archived": False}, {"pinned": False}], ids=str
+)
+def test_what_is_so_already_needs_no_batch(desk: Desk, wanted: dict[str, Any]):
+    assert desk.edit("root", **wanted).batch is None
+    assert desk.ledger.batches().items == []
+    assert desk.ledger.audited().items == []
+
+
+def test_nothing_to_edit_and_nobody_to_edit_are_said(desk: Desk):
+    with pytest.raises(InvalidInput, match="nothing to edit"):
+        desk.edit("root")
+    with pytest.raises(NotFound) as raised:
+        desk.edit("roo", title="x")
+    assert "root" in raised.value.nearest
+
+
+def test_each_edit_is_in_the_log(desk: Desk):
+    desk.edit("root", archived=True)
+    (line,) = desk.ledger.audited().items
+    assert (line.client, line.what) == ("test", "edit")
+    assert line.counts == {"session": "root", "archived": True, "reopen": False, "rows": 3}
+
+
+def test_text_that_is_no_utf_8_comes_back_with_an_undo(desk: Desk):
+    with connect(desk.db.path) as connection:
+        connection.execute("UPDATE sessions SET title = CAST(x'ff41' AS TEXT) WHERE id = 'other'")
+    edited = desk.edit("other", title="Readable")
+    desk.undo(edited)
+    image = desk.db.row_images("sessions", {"id": "other"})
+    assert image.rows[0][image.columns.index("title")].stored == b"\xffA"
+
+
+def test_what_was_changed_again_since_stays_and_is_said(desk: Desk):
+    edited = desk.edit("other", title="Ours", archived=True)
+    desk.db.set_session_title("other", "Mine")
+    (unfit,) = desk.undo(edited).unfit
+    assert "it was changed again since" in unfit.why
+    row = desk.rows()["other"]
+    assert (row["title"], row["archived"]) == ("Mine", 0)

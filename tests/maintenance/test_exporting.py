@@ -1,0 +1,216 @@
+"""Sessions are exported whole, as JSON Lines and for people, however long they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core.errors import Conflict, InvalidInput, NotFound
+from tests.homes import connect
+from tests.maintenance.carried import Place, place
+
+CALLS = [{"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}}]
+PARTS = [
+    {"type": "text", "text": "what is on it"},
+    {"type": "image_url", "image_url": {"url": "x"}},
+]
+
+
+@pytest.fixture(params=["own", 22], ids=str)
+def home(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A home with a conversation of two sessions, its delegate, and another session."""
+    with place(home_path, request.param) as made:
+        db = made.db
+        db.create_session("root", "cli", cwd="/srv/app", started_at=1.7e9)
+        db.append_message("root", "user", PARTS, timestamp=1.7e9)
+        db.append_message("root", "assistant", "", tool_calls=CALLS, timestamp=1.7e9 + 1)
+        db.append_message("root", "tool", "x" * 3000, tool_call_id="c", tool_name="read")
+        db.append_message("root", "user", "taken back")
+        db.append_message("root", "assistant", "# Done\n```\n# a comment\n```")
+        db.rewind_to_message("root", 4)
+        db.archive_and_compact("root", [{"role": "user", "content": "a summary"}])
+        db.end_session("root", "compression")
+        db.create_session("helper", "cli", parent_session_id="root",
+                          model_config={"_delegate_from": "root"})  # fmt: skip
+        db.append_message("helper", "user", "help")
+        db.create_session("tip", "cli", parent_session_id="root")
+        db.set_session_title("tip", "The `plan`")
+        db.append_message("tip", "user", "on we go")
+        db.create_session("other", "telegram")
+        db.append_message("other", "user", "elsewhere")
+        yield made
+
+
+def exported(home: Place, *sessions: str, **more: Any) -> list[dict[str, Any]]:
+    parts: list[bytes] = []
+    home.exporting.write(parts.append, sessions or None, **more)
+    return [json.loads(line) for line in b"".join(parts).splitlines()]
+
+
+def markdown(home: Place, *sessions: str) -> str:
+    parts: list[bytes] = []
+    home.exporting.write(parts.append, sessions or None, form="markdown", whole=False)
+    return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize("session", ["root", "tip"])
+def test_a_conversation_is_exported_with_its_delegates_its_root_first(home: Place, session: str):
+    assert [line["id"] for line in exported(home, session)] == ["root", "helper", "tip"]
+
+
+def test_a_session_is_exported_alone_when_told_so(home: Place):
+    assert [line["id"] for line in exported(home, "tip", whole=False)] == ["tip"]
+
+
+def test_all_are_exported_where_none_are_named(home: Place):
+    assert {line["id"] for line in exported(home)} == {"root", "helper", "tip", "other"}
+
+
+def test_a_session_named_twice_is_there_once(home: Place):
+    assert [line["id"] for line in exported(home, "other", "other")] == ["other"]
+
+
+def test_a_line_has_every_column_and_every_message_with_its_flags(home: Place):
+    root = exported(home, "root")[0]
+    assert root.keys() >= home.db.get_session("root").keys()
+    assert [(each["role"], each["active"], each["compacted"]) for each in root["messages"]] == [
+        ("user", 0, 1),
+        ("assistant", 0, 1),
+        ("tool", 0, 1),
+        ("user", 0, 0),
+        ("assistant", 0, 0),
+        ("user", 1, 0),
+    ]
+    assert root["messages"][0]["content"] == PARTS
+    assert root["messages"][1]["tool_calls"] == CALLS
+    assert list(root)[-1] == "messages"
+
+
+def test_usage_goes_along_and_locks_do_not(home: Place):
+    home.db.update_token_counts("other", input_tokens=10, model="m", api_call_count=1)
+    home.db.try_acquire_compression_lock("other", "somebody")
+    carried = exported(home, "other")[0]["mcp_sessions"]
+    assert [each["table"] for each in carried["tables"]] == ["session_model_usage"]
+
+
+def test_a_long_session_is_written_in_parts(home: Place):
+    home.db.append_messages("other", [{"role": "user", "content": "y" * 1000}] * 5000)
+    sizes: list[int] = []
+    done = home.exporting.write(lambda part: sizes.append(len(part)), ["other"])
+    assert (done.sessions, done.messages, done.bytes) == (1, 5001, sum(sizes))
+    assert max(sizes) < 2_500_000 < sum(sizes)
+
+
+def test_what_is_said_meanwhile_is_not_in_it_and_no_fault(home: Place):
+    def write(part: bytes) -> None:
+        if part.startswith(b'{"id"'):
+            home.db.append_message("other", "user", "later")
+        parts.append(part)
+
+    parts: list[bytes] = []
+    done = home.exporting.write(write, ["other"])
+    assert (done.messages, done.changed) == (1, ())
+    assert b"later" not in b"".join(parts)
+
+
+def test_what_is_taken_back_meanwhile_is_said(home: Place):
+    (said,) = home.db.get_messages("other")
+
+    def write(part: bytes) -> None:
+        if part.startswith(b'{"id":"other"'):
+            home.db.rewind_to_message("other", said["id"])
+
+    assert home.exporting.write(write, ["other"]).changed == ("other",)
+
+
+def test_what_is_deleted_meanwhile_is_said(home: Place):
+    def write(part: bytes) -> None:
+        if part.startswith(b'{"id":"root"'):
+            home.db.delete_session("tip")
+
+    assert home.exporting.write(write, ["root"]).gone == ("tip",)
+
+
+def test_a_file_is_written_whole_and_for_its_owner(home: Place, tmp_path: Path):
+    path = tmp_path / "out.jsonl"
+    done = home.exporting.write_file(path)
+    assert path.stat().st_size == done.bytes
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(Conflict, match="is there already"):
+        home.exporting.write_file(path)
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".export")] == []
+
+
+def test_a_file_that_comes_meanwhile_stays(
+    home: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, look = tmp_path / "out.jsonl", home.db.session_images
+
+    def looking(session_id: str) -> Any:
+        path.write_text("mine")
+        return look(session_id)
+
+    monkeypatch.setattr(home.db, "session_images", looking)
+    with pytest.raises(Conflict, match="is there already"):
+        home.exporting.write_file(path)
+    assert path.read_text() == "mine"
+
+
+def test_a_line_is_strict_json_whatever_is_stored(home: Place):
+    with connect(home.path) as connection:
+        connection.execute("UPDATE messages SET timestamp = 9e999 WHERE session_id = 'other'")
+    parts: list[bytes] = []
+    home.exporting.write(parts.append, ["other"])
+    found = json.loads(b"".join(parts), parse_constant=pytest.fail)
+    assert found["messages"][0]["timestamp"] == {"$real": "inf"}
+
+
+def test_an_unknown_session_and_form_are_said(home: Place, tmp_path: Path):
+    with pytest.raises(NotFound):
+        home.exporting.write_file(tmp_path / "out", ["none"])
+    with pytest.raises(InvalidInput, match="unknown form"):
+        home.exporting.write_file(tmp_path / "out", form="html")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_is_in_the_log(home: Place):
+    exported(home, "other")
+    (line,) = home.ledger.audited().items
+    assert (line.what, line.client) == ("export", "test")
+    assert (line.counts["sessions"], line.counts["messages"]) == (1, 1)
+
+
+def test_a_person_reads_who_said_what_and_when(home: Place):
+    text = markdown(home, "root")
+    assert text.startswith("# root\n\n- session: root\n- source: cli\n- project: /srv/app\n")
+    assert "\n## user · 2023-11-14 22:13:20 UTC · compacted\n\nwhat is on it\n[image]\n" in text
+    assert "- calls `read(a=1)`" in text
+    assert "· taken back\n\ntaken back\n" in text
+    assert text.rstrip().endswith("a summary")
+
+
+def test_a_long_result_is_a_line(home: Place):
+    text = markdown(home, "root")
+    assert "## tool read · " in text
+    assert "3,000 characters" in text
+    assert "x" * 1000 not in text
+
+
+def test_a_heading_that_somebody_wrote_is_none_of_ours_and_code_stays_code(home: Place):
+    assert "\\# Done\n```\n# a comment\n```" in markdown(home, "root")
+
+
+def test_what_is_broken_is_readable_all_the_same(home: Place):
+    with connect(home.path) as connection:
+        connection.execute("UPDATE sessions SET started_at = 'soon' WHERE id = 'other'")
+        connection.execute(
+            "UPDATE messages SET content = CAST(x'ff41' AS TEXT), timestamp = 1e300"
+            " WHERE session_id = 'other'"
+        )
+    text = markdown(home, "other")
+    assert "\ufffdA" in text
+    assert "at an unknown time" in text

@@ -1,0 +1,200 @@
+"""Sessions are ended with the right reason, their hooks told once each, and chats begun afresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from session_core.errors import Denied
+from session_core.ledger import journal
+from session_core.maintenance.planner import PLUGINS
+from tests.maintenance.changing import Changing, changing, live_gateway
+from tests.maintenance.homes import NOW, opened
+
+KEY = "agent:main:telegram:dm:1"
+SLACK = "agent:main:slack:dm:1"
+
+
+def ends(changed: Changing, *ids: str) -> dict[str, tuple[float | None, str | None]]:
+    rows = {each: changed.home.db.get_session(each) for each in ids}
+    return {each: (row["ended_at"], row["end_reason"]) for each, row in rows.items()}
+
+
+def test_a_named_session_is_ended_with_its_reason_and_told_once(changed: Changing) -> None:
+    changed.home.session("s", 2)
+    planned = changed.plan("sessions", "finalize", ids=("s",), reason="done")
+    done = changed.apply(planned)
+    assert (done.finalized, done.removed) == (1, 0)
+    assert ends(changed, "s") == {"s": (NOW, "done")}
+    assert changed.told.calls == [("finalize", "s", "done")]
+    changed.apply(planned)
+    assert len(changed.told.calls) == 1
+
+
+def test_each_kind_ends_with_its_own_reason(restored: Changing) -> None:
+    told = {}
+    for what in ("abandoned", "orphaned", "expired"):
+        restored.told.calls.clear()
+        done = restored.do(what, "finalize")
+        told[what] = {reason for _, _, reason in restored.told.calls}
+        ids = {each for ids in restored.home.of(what).chosen.values() for each in ids}
+        assert {each for _, each, _ in restored.told.calls} == ids
+        restored.restore(done)
+    reasons = {"abandoned", "orphaned_compression", "idle"}
+    assert {reason for said in told.values() for reason in said} == reasons
+
+
+def test_a_hook_is_told_when_it_is_committed(changed: Changing) -> None:
+    changed.home.session("s", 2)
+    seen: list[float | None] = []
+    changed.maintenance._hooks.add(
+        "on_session_finalize",
+        lambda session_id: seen.append(changed.home.db.get_session(session_id)["ended_at"]),
+    )
+    changed.do("sessions", "finalize", ids=("s",))
+    assert seen == [NOW]
+
+
+def test_what_has_ended_is_not_ended_again(changed: Changing) -> None:
+    changed.home.session("s", 2, reason="cli_close")
+    assert changed.plan("sessions", "finalize", ids=("s",)).outcome == "nothing"
+
+
+def test_of_a_conversation_only_what_is_open_is_ended(changed: Changing) -> None:
+    changed.home.session("root", 5, reason="compression")
+    changed.home.session("tip", 2, parent_session_id="root")
+    before = ends(changed, "root")
+    changed.do("sessions", "finalize", ids=("root",))
+    assert ends(changed, "root", "tip") == before | {"tip": (NOW, "finalized")}
+
+
+def test_a_chat_begins_afresh_where_that_is_asked_for(changed: Changing) -> None:
+    changed.home.session("chat", 2, source="telegram")
+    changed.home.route("1", "chat", 2)
+    before = changed.everything()
+    done = changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    begun = changed.home.store.peek_session_id(KEY)
+    assert begun != "chat"
+    assert [call[:2] for call in changed.told.calls] == [("finalize", "chat"), ("reset", begun)]
+    assert ends(changed, "chat") == {"chat": (NOW, "finalized")}
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def test_a_chat_that_was_gone_on_with_keeps_its_new_session(changed: Changing) -> None:
+    changed.home.session("chat", 2, source="telegram")
+    changed.home.route("1", "chat", 2)
+    done = changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    begun = changed.home.store.peek_session_id(KEY)
+    changed.home.store.update_session(KEY, 5)
+    back = changed.restore(done)
+    assert changed.home.store.peek_session_id(KEY) == begun
+    assert [(each.what, each.why) for each in back.unfit] == [
+        (f"the route of {KEY}", "the chat has gone on since")
+    ]
+    assert ends(changed, "chat") == {"chat": (None, None)}
+
+
+def test_the_end_of_a_session_is_not_told_again_with_the_next_message(changed: Changing) -> None:
+    changed.home.session("idle", 0.5, source="slack")
+    changed.home.route("1", "idle", 0.5, platform="slack")
+    changed.do("expired", "finalize")
+    store = changed.home.store
+    entry = store.get(SLACK)
+    assert entry.expiry_finalized
+    assert store.is_end_told(entry)
+    assert changed.told.calls == [("finalize", "idle", "idle")]
+
+
+def test_what_somebody_has_told_already_is_ended_and_not_told_again(changed: Changing) -> None:
+    changed.home.session("chat", 2, source="telegram")
+    changed.home.route("1", "chat", 2, expiry_finalized=True)
+    changed.do("sessions", "finalize", ids=("chat",))
+    assert ends(changed, "chat") == {"chat": (NOW, "finalized")}
+    assert changed.told.calls == []
+
+
+def test_what_was_taken_back_is_told_again_when_it_ends(changed: Changing) -> None:
+    changed.home.session("s", 2)
+    changed.restore(changed.do("sessions", "finalize", ids=("s",)))
+    changed.do("sessions", "finalize", ids=("s",))
+    assert len(changed.told.calls) == 2
+
+
+def test_on_a_hermes_home_nothing_is_noted_in_the_entry_and_the_answer_says_so(
+    hermes: Changing,
+) -> None:
+    hermes.home.session("idle", 0.5, source="slack")
+    hermes.home.route("1", "idle", 0.5, platform="slack")
+    before = hermes.home.store.get(SLACK).stored
+    planned = hermes.plan("expired", "finalize")
+    done = hermes.apply(planned)
+    assert (planned.warnings, done.warnings) == ((PLUGINS,), (PLUGINS,))
+    assert hermes.home.store.get(SLACK).stored == before
+    assert hermes.told.calls == [("finalize", "idle", "idle")]
+    assert hermes.home.store.is_end_told(hermes.home.store.get(SLACK))
+    assert not hermes.home.db.get_session("idle")["expiry_finalized"]
+
+
+def test_a_chat_that_was_used_since_does_not_expire(changed: Changing) -> None:
+    changed.home.session("idle", 0.5, source="slack")
+    changed.home.route("1", "idle", 0.5, platform="slack")
+    planned = changed.plan("expired", "finalize")
+    changed.home.store.update_session(SLACK)
+    done = changed.apply(planned)
+    assert [each.why for each in done.skipped] == ["its chat was used again since"]
+    assert ends(changed, "idle") == {"idle": (None, None)}
+
+
+def test_another_chat_that_came_into_a_session_keeps_it_open(changed: Changing) -> None:
+    changed.home.session("s", 2)
+    planned = changed.plan("sessions", "finalize", ids=("s",))
+    changed.home.route("1", "s", 0)
+    done = changed.apply(planned)
+    assert [each.why for each in done.skipped] == ["another chat came into it since"]
+    assert ends(changed, "s") == {"s": (None, None)}
+
+
+def test_a_chat_is_not_begun_afresh_beside_a_gateway(changed: Changing) -> None:
+    changed.home.session("chat", 2, source="telegram")
+    changed.home.route("1", "chat", 2)
+    planned = changed.plan("sessions", "finalize", ids=("chat",), start_new=True)
+    with live_gateway(changed.home), pytest.raises(Denied, match="stop it"):
+        changed.apply(planned)
+    assert ends(changed, "chat") == {"chat": (None, None)}
+    assert changed.told.calls == []
+
+
+@pytest.mark.parametrize("kind", ["own", 22])
+def test_an_end_that_a_crash_has_cut_off_from_its_hooks_is_told_by_the_next_start(
+    home_path: Path, tmp_path: Path, kind: str | int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(home_path, kind) as home, changing(home, tmp_path / "kept") as changed:
+        home.session("s", 2)
+        home.session("chat", 2, source="telegram")
+        home.route("1", "chat", 2)
+        planned = changed.plan("sessions", "finalize", ids=("s", "chat"))
+        with monkeypatch.context() as patch:
+            patch.setattr("session_core.maintenance.finalize.tell", _die)
+            patch.setattr(journal.Journal, "done", _die)
+            with pytest.raises(_Killed):
+                changed.apply(planned)
+        _disown(changed)
+        assert changed.told.calls == []
+        done = changed.apply(planned)
+        assert done.finalized == 2
+        assert {each for _, each, _ in changed.told.calls} == {"s", "chat"}
+
+
+class _Killed(BaseException):
+    """The process is gone here."""
+
+
+def _die(*_: object, **__: object) -> None:
+    raise _Killed
+
+
+def _disown(changed: Changing) -> None:
+    """Let a step be that of a process that is gone."""
+    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))

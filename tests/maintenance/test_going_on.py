@@ -1,0 +1,191 @@
+"""Several maintainers of one plan, and one that dies: each thing is done once, and comes back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.ledger import journal, steps
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.maintenance.async_maintenance import AsyncMaintenance
+from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.records import Wanted
+from session_core.maintenance.removal import Removal
+from tests.maintenance.changing import Changing
+from tests.maintenance.homes import DAY, NOW
+
+
+class _Killed(BaseException):
+    """The process is gone here."""
+
+
+def _die(*_: object, **__: object) -> None:
+    raise _Killed
+
+
+def fill(changed: Changing) -> None:
+    """Add old sessions, one larger than a step, with a file and a route that is lost."""
+    for number in range(4):
+        changed.home.session(f"old_{number}", 140, reason="idle")
+    changed.home.session("large", 150, reason="idle", messages=0)
+    changed.home.clock.now = NOW - 150 * DAY
+    for number in range(6):
+        changed.home.db.append_message("large", "user", f"says {number} " + "x" * 40_000)
+    changed.home.clock.now = NOW
+    changed.home.file("session_old_1.json", 140, "one")
+    changed.home.route("1", "nobody", 40)
+
+
+@contextmanager
+def others(changed: Changing) -> Iterator[Maintenance]:
+    """Another maintainer with a database and a ledger of its own."""
+    path = changed.home.db.path
+    with (
+        SessionDB(path, clock=changed.home.clock) as db,
+        Ledger(StateFolder(path, root=changed.root), clock=changed.home.clock) as ledger,
+        Maintenance(db, ledger, clock=changed.home.clock) as maintenance,
+    ):
+        yield maintenance
+
+
+def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
+    fill(changed)
+    before = changed.everything()
+    planned = changed.plan("all")
+    together = threading.Barrier(2)
+    done: list[Any] = []
+
+    def run(maintenance: Maintenance) -> None:
+        together.wait(10)
+        done.append(maintenance.apply(planned.plan))
+
+    with others(changed) as another:
+        threads = [
+            threading.Thread(target=run, args=(each,)) for each in (changed.maintenance, another)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert len(done) == 2
+    assert {(each.outcome, each.removed, each.skipped) for each in done} == {("applied", 6, ())}
+    assert changed.sessions() == set()
+    changed.restore(done[0])
+    assert changed.everything() == before
+
+
+def test_who_comes_second_to_a_session_goes_on_where_the_first_is(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(changed)
+    planned = changed.plan()
+    usual, looked = Removal.next, []
+
+    with others(changed) as another:
+
+        def look(self: Removal, members):
+            piece = usual(self, members)
+            if not looked:
+                looked.append("here")
+                looked.append(another.apply(planned.plan, 0))
+            return piece
+
+        monkeypatch.setattr(Removal, "next", look)
+        done = changed.apply(planned)
+    assert (looked[1].outcome, done.removed, done.skipped) == ("partial", 5, ())
+    assert changed.sessions() == set()
+
+
+CRASHES: dict[str, tuple[Any, str]] = {
+    "before the trash is durable": (journal.Journal, "prepare"),
+    "before the step": (steps, "_check_not_given_up"),
+    "behind the step": (journal.Journal, "done"),
+}
+
+
+@pytest.mark.parametrize("when", CRASHES)
+@pytest.mark.parametrize(("what", "nth"), [("sessions", 1), ("sessions", 2), ("all", 3)])
+def test_after_a_crash_it_is_gone_on_with_and_taken_back(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch, what: str, when: str, nth: int
+) -> None:
+    fill(changed)
+    before = changed.everything()
+    planned = changed.plan(what)
+    place, name = CRASHES[when]
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, _nth(getattr(place, name), nth))
+        with pytest.raises(_Killed):
+            changed.apply(planned)
+    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    done = changed.apply(planned)
+    assert (done.outcome, done.removed, done.skipped) == ("applied", planned.count, ())
+    assert changed.sessions() == set()
+    assert changed.everything()["files"] == {}
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def _nth(usual: Callable[..., object], nth: int) -> Callable[..., object]:
+    left = [nth]
+
+    def call(*args: object, **kwargs: object) -> object:
+        left[0] -= 1
+        return usual(*args, **kwargs) if left[0] else _die()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "removal",
+    ["session_core.maintenance.files.remove", "session_core.routing.store.SessionStore.remove"],
+)
+def test_files_and_routes_that_a_crash_has_left_go_when_the_plan_is_taken_up(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch, removal: str
+) -> None:
+    fill(changed)
+    before = changed.everything()
+    planned = changed.plan("all")
+    with monkeypatch.context() as patch:
+        patch.setattr(removal, _die)
+        with pytest.raises(_Killed):
+            changed.apply(planned)
+    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    done = changed.apply(planned)
+    assert (done.outcome, done.skipped) == ("applied", ())
+    assert changed.everything()["files"] == {}
+    assert changed.home.store.entries() == {}
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def test_after_a_crash_in_a_restore_it_is_gone_on_with(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(changed)
+    before = changed.everything()
+    done = changed.do("all")
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "done", _nth(journal.Journal.done, 2))
+        with pytest.raises(_Killed):
+            changed.restore(done)
+    changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+@pytest.mark.anyio
+async def test_coroutines_maintain_the_same_way(changed: Changing) -> None:
+    fill(changed)
+    maintenance = AsyncMaintenance(changed.maintenance)
+    planned = await maintenance.plan(Wanted("sessions"))
+    done = await maintenance.apply(planned.plan)
+    assert (done.removed, changed.sessions()) == (5, set())
+    await maintenance.restore(done.batch)
+    assert len(changed.sessions()) == 5
+    assert (await maintenance.health()).sessions.total == 5

@@ -1,0 +1,240 @@
+"""The report on a home: what is in it, what is wrong, what mends it; and that nothing stops it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.maintenance import health
+from session_core.maintenance.records import Found, Health
+from tests.homes import connect
+from tests.maintenance.homes import NOW, Home, opened
+
+
+def examined(home: Home, **options: Any) -> Health:
+    return health.examine(home.db, home.store, NOW, **options)
+
+
+def found(report: Health) -> dict[str, Found]:
+    by_code = {each.code: each for each in report.findings}
+    assert len(by_code) == len(report.findings)
+    return by_code
+
+
+def test_each_finding_is_counted_as_it_is_stated(full: Home) -> None:
+    stated = {kind: len(full.of(kind).chosen) for kind in full.stated}
+    counted = {code: each.count for code, each in found(examined(full)).items()}
+    for noise in ("engine_fault", "large_index", "free_pages", "never_ended", "drifted_counters"):
+        counted.pop(noise, None)
+    usage = {"orphaned_session_model_usage": 2}
+    assert counted == {
+        "old_sessions": stated["sessions"],
+        "ghosts": stated["ghosts"],
+        "abandoned": stated["abandoned"],
+        "orphaned_continuations": stated["orphaned"],
+        "expired": stated["expired"],
+        "broken_parents": 1,
+        "cycles": 1,
+        "stale_routes": 2,
+        "dangling_routes": 1,
+        "foreign_routes": 1,
+        "broken_entries": 1,
+        "orphaned_messages": 3,
+        **usage,
+        "dead_locks": 1,
+        "orphaned_files": stated["files"],
+    }
+    assert stated["routes"] == 4
+
+
+def test_each_finding_names_the_plan_that_mends_it(full: Home) -> None:
+    plans = {code: (each.tool, each.plan) for code, each in found(examined(full)).items()}
+    orphans = ("prune", "orphans")
+    expected = {
+        "old_sessions": ("prune", "sessions"),
+        "ghosts": ("prune", "ghosts"),
+        "abandoned": ("finalize", "abandoned"),
+        "orphaned_continuations": ("finalize", "orphaned"),
+        "expired": ("finalize", "expired"),
+        "broken_parents": orphans,
+        "stale_routes": ("prune", "routes"),
+        "orphaned_messages": orphans,
+        "orphaned_files": orphans,
+        "dead_locks": orphans,
+        "never_ended": (None, None),
+    }
+    assert {code: plans[code] for code in expected} == expected
+
+
+def test_what_would_be_won_is_about_the_share_of_the_messages(home: Home) -> None:
+    home.session("old", 120, reason="cli_close", messages=30)
+    home.session("new", 1, messages=10)
+    report = examined(home)
+    assert report.sizes is not None
+    assert found(report)["old_sessions"].bytes == report.sizes.db * 30 // 40
+    home.file("20260101_120000_abcdef01.jsonl", 50, "x" * 777)
+    assert found(examined(home))["orphaned_files"].bytes == 777
+
+
+def test_a_home_is_counted(home: Home) -> None:
+    home.session("a", 0.5, source="tui")
+    home.session("b", 3, reason="cli_close", messages=5)
+    home.session("c", 20)
+    home.session("d", 80)
+    home.session("e", 200, reason="cli_close")
+    home.db.set_session_archived("e", archived=True)
+    home.db.update_token_counts("a", input_tokens=5, estimated_cost_usd=0.25)
+    report = examined(home)
+    census = report.sessions
+    assert (census.total, census.open, census.ended, census.archived) == (5, 3, 1, 1)
+    assert census.by_source == {"cli": 4, "tui": 1}
+    assert census.by_age == {
+        "day": 1, "week": 1, "month": 1, "quarter": 1, "older": 1, "unknown": 0,
+    }  # fmt: skip
+    assert (census.messages, report.tokens["input"], report.cost) == (13, 5, 0.25)
+    assert report.engine.startswith("SQLite 3.")
+
+
+def test_growth_is_that_of_the_last_weeks(home: Home) -> None:
+    home.session("old", 100, messages=20)
+    home.session("new", 1, messages=20)
+    report = examined(home)
+    assert report.sizes is not None
+    assert report.growth_per_week == report.sizes.db // 2 // 4
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_title_that_two_have_is_found(home_path: Path, count: int) -> None:
+    with opened(home_path, 22) as home:
+        home.sql("DROP INDEX idx_sessions_title_unique")
+        for name in ("a", "b", "c"):
+            home.session(name, 1)
+        home.sql("UPDATE sessions SET title = CASE WHEN ? THEN 'x' ELSE id END", count)
+        titles = found(examined(home)).get("duplicate_titles")
+        assert (titles.count if titles else 0) == count
+
+
+def test_a_counter_that_has_drifted_is_found(home: Home) -> None:
+    home.session("s", 1)
+    home.db.archive_and_compact("s", [{"role": "user", "content": "in short"}])
+    assert "drifted_counters" not in found(examined(home))
+    home.sql("UPDATE sessions SET message_count = 0")
+    assert found(examined(home))["drifted_counters"].count == 1
+
+
+def test_room_that_nothing_uses_is_found(home: Home) -> None:
+    home.session("s", 1)
+    for _ in range(40):
+        home.db.append_message("s", "user", "x" * 20_000)
+    home.db.clear_messages("s")
+    report = examined(home)
+    assert report.sizes is not None
+    free = found(report)["free_pages"]
+    assert (free.bytes, free.tool, free.plan) == (report.sizes.free, "prune", "index")
+
+
+def test_sizes_are_estimated_until_they_are_asked_for(full: Home) -> None:
+    assert examined(full).estimated
+    deep = examined(full, deep=True)
+    assert deep.sizes is not None
+    assert deep.estimated is not deep.sizes.exact
+
+
+def test_going_deep_finds_nothing_twice_and_no_damage(full: Home) -> None:
+    assert set(found(examined(full, deep=True))) == set(found(examined(full)))
+
+
+def test_going_deep_checks_the_index(home_path: Path) -> None:
+    with opened(home_path, 22) as home:
+        home.session("s", 1)
+        home.sql("DELETE FROM messages_fts_content")
+        assert "search_index_damaged" not in found(examined(home))
+        assert "search_index_damaged" in found(examined(home, deep=True))
+
+
+def found_codes(report: Health) -> list[str]:
+    return [each.code for each in report.findings]
+
+
+def test_nothing_is_written(full: Home) -> None:
+    before = contents(full)
+    examined(full)
+    assert contents(full) == before
+
+
+def contents(home: Home) -> tuple[list[tuple[str, int]], list[Any]]:
+    """Return the files of a home with their sizes, and what its tables say."""
+    files = sorted(
+        (str(path), path.stat().st_mtime_ns)
+        for path in home.folder.rglob("*")
+        if path.is_file() and not path.name.endswith("-shm")
+    )
+    with connect(home.db.path, "ro") as connection:
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        ).fetchall()
+        rows = [connection.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in tables]  # noqa: S608
+    return files, rows
+
+
+def test_an_empty_home_has_no_findings(home: Home) -> None:
+    report = examined(home)
+    assert set(found(report)) <= {"engine_fault", "large_index"}
+    assert report.sessions.total == 0
+
+
+def test_a_home_that_is_not_there_is_reported_on(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "nowhere" / "state.db") as db:
+        report = health.examine(db, None, NOW)
+    assert (report.sessions.total, report.growth_per_week) == (0, 0)
+    assert not (tmp_path / "nowhere").exists()
+
+
+# -- what cannot be read -------------------------------------------------------------------
+
+
+def test_a_damaged_file_is_a_finding(home_path: Path) -> None:
+    path = home_path / "state.db"
+    path.write_bytes(b"this is no database, though it is long enough to be one" * 100)
+    with SessionDB(path) as db:
+        report = health.examine(db, None, NOW, deep=True)
+    assert {each.code for each in report.findings} == {"unreadable"}
+    assert report.sessions.total == 0
+
+
+def test_a_damaged_table_costs_its_own_part_alone(home: Home) -> None:
+    home.session("s", 120, reason="cli_close")
+    home.sql("DROP TABLE compression_locks")
+    home.sql("CREATE TABLE compression_locks (session_id TEXT)")
+    report = examined(home)
+    assert report.sessions.total == 1
+    assert "old_sessions" in found_codes(report)
+    assert "unreadable" in found_codes(report)
+
+
+def test_a_broken_mirror_is_a_finding(home: Home) -> None:
+    home.session("s", 120, reason="cli_close")
+    home.file("sessions.json", 1, "{broken")
+    report = found(examined(home))
+    assert report["broken_entries"].count == 1
+    assert report["old_sessions"].count == 1
+
+
+def test_a_folder_that_may_not_be_read_is_a_finding(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.session("s", 120, reason="cli_close")
+    home.file("x.json", 1)
+
+    def refuse(path: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    report = examined(home)
+    unreadable = [each.what for each in report.findings if each.code == "unreadable"]
+    assert any("the files of sessions cannot be read" in what for what in unreadable)
+    assert "old_sessions" in found_codes(report)

@@ -1,0 +1,381 @@
+"""What was exported comes in equal, beside what is there, and one bad line stops nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.errors import NotFound
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.maintenance.answers import Skipped
+from session_core.maintenance.imported import Imported
+from session_core.maintenance.importing import MARK, Importing
+from session_core.models import Images
+from tests.homes import add_message, connect, fill
+from tests.maintenance.carried import Place, differences, fill_oddly, place, rows
+from tests.maintenance.homes import Home
+
+KINDS = ("own", 16, 22, 26, 30)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.jsonl"
+
+
+@pytest.fixture(params=["own", 22], ids=str)
+def fresh(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """An empty home."""
+    with place(home_path, request.param) as made:
+        yield made
+
+
+def line(session_id: str, messages: int = 1, **more: Any) -> dict[str, Any]:
+    """Return a session as Hermes exports it."""
+    said = [
+        {"id": number, "role": "user", "content": f"{session_id} {number}", "timestamp": 5.0}
+        for number in range(1, messages + 1)
+    ]
+    return {"id": session_id, "source": "cli", "started_at": 1.0, "messages": said, **more}
+
+
+def written(file: Path, *lines: Any) -> Path:
+    texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
+    file.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return file
+
+
+def said(home: Place, session_id: str) -> list[Any]:
+    return [each["content"] for each in home.db.get_messages(session_id, include_inactive=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("to_own", [True, False], ids=["to a home of our own", "to an equal one"])
+def test_a_home_comes_back_equal(home_path: Path, file: Path, kind: Any, to_own: bool):
+    with place(home_path, kind) as home:
+        fill_oddly(home.path)
+        before = rows(home.path)
+        count = home.exporting.write_file(file)
+    with place(home_path.with_name("copy"), "own" if to_own else kind) as copy:
+        done = copy.importing.read_file(file)
+        assert (done.sessions, done.messages) == (count.sessions, count.messages)
+        assert (done.skipped, done.broken, done.left_out) == ((), (), ())
+        assert differences(before, rows(copy.path)) == []
+        assert copy.db.search("deploy").hits
+        assert copy.db.check_integrity(deep=True) == []
+        new = {"sessions": ("of_the_future",), "messages": ("of_the_future",)}
+        assert {name: done.dropped_columns[name][-1:] for name in new} == new
+
+
+def test_a_realistic_home_comes_back_but_for_a_parent_that_is_gone(
+    full: Home, home_path: Path, file: Path
+):
+    before = rows(full.db.path)
+    with place(full.folder, "own") as home:
+        home.exporting.write_file(file)
+    with place(home_path, "own") as copy:
+        done = copy.importing.read_file(file)
+        found = differences(before, rows(copy.path))
+    gone = {(each.id, each.why) for each in done.left_out}
+    assert gone == {("fatherless", "parent_session_id: what it refers to is gone")}
+    assert [each for each in found if each[2] != "missing"] == [
+        ("sessions", (b"fatherless",), "parent_session_id", b"nobody", None)
+    ]
+    there = {key for (key,) in before["sessions"]}
+    missing = [before[each[0]][each[1]]["session_id"] for each in found if each[2] == "missing"]
+    assert not there.intersection(missing)
+
+
+def test_what_was_deleted_comes_back_as_it_was(home_path: Path, file: Path):
+    with place(home_path, "own") as home:
+        fill_oddly(home.path)
+        before = rows(home.path)
+        home.exporting.write_file(file, ["odd", "of_a"])
+        home.db.delete_sessions(["odd"])
+        done = home.importing.read_file(file)
+        assert done.skipped == (Skipped("of_a", "it is there already"),)
+        assert differences(before, rows(home.path)) == []
+
+
+def test_the_order_of_the_lines_does_not_matter(home_path: Path, file: Path):
+    with place(home_path, "own") as home:
+        fill_oddly(home.path)
+        before = rows(home.path)
+        home.exporting.write_file(file)
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+    written(file, *reversed(lines))
+    with place(home_path.with_name("copy"), "own") as copy:
+        assert copy.importing.read_file(file).left_out == ()
+        assert differences(before, rows(copy.path)) == []
+
+
+def test_an_export_of_hermes_is_read(fresh: Place, file: Path):
+    parts = [{"type": "text", "text": "a wombat"}]
+    calls = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
+    messages = [
+        {"id": 5, "role": "user", "content": parts, "timestamp": 1.0, "active": 1, "compacted": 0},
+        {"id": 9, "role": "assistant", "content": "", "tool_calls": calls, "timestamp": 2.0},
+    ]
+    done = fresh.importing.read_file(
+        written(file, line("s", session_key="k", chat_id="1", archived=1) | {"messages": messages})
+    )
+    assert (done.sessions, done.messages, done.broken) == (1, 2, ())
+    found = fresh.db.get_messages("s")
+    assert [each["id"] for each in found] == [5, 9]
+    assert (found[0]["content"], found[1]["tool_calls"]) == (parts, calls)
+    row = fresh.db.get_session("s")
+    assert row is not None
+    assert (row["session_key"], row["chat_id"], row["archived"]) == ("k", "1", 1)
+
+
+def test_flags_are_kept(fresh: Place, file: Path):
+    flags = [(1, 0), (0, 0), (0, 1), (1, 1)]
+    messages = [
+        {"id": number, "role": "user", "content": "x", "timestamp": 1.0, "active": active,
+         "compacted": compacted}
+        for number, (active, compacted) in enumerate(flags, 1)
+    ]  # fmt: skip
+    fresh.importing.read_file(written(file, line("s") | {"messages": messages}))
+    found = fresh.db.get_messages("s", include_inactive=True)
+    assert [(each["active"], each["compacted"]) for each in found] == flags
+
+
+def test_a_title_that_is_taken_is_left_out_and_the_rest_comes_in(fresh: Place, file: Path):
+    fresh.db.create_session("here", "cli")
+    fresh.db.set_session_title("here", "Trip")
+    done = fresh.importing.read_file(
+        written(file, line("a", title="Trip"), line("b", title="Work"), line("c", title="Work"))
+    )
+    assert done.sessions == 3
+    assert done.left_out == (
+        Skipped("a", "title: somebody else has it by now"),
+        Skipped("c", "title: somebody else has it by now"),
+    )
+    titles = {each.id: each.title for each in fresh.db.inventory()}
+    assert titles == {"here": "Trip", "a": None, "b": "Work", "c": None}
+
+
+BROKEN = {
+    "no json": ('{"id": "x"', "it is no JSON object"),
+    "cut": (json.dumps(line("x", 3))[:-30], "it is no JSON object"),
+    "a list": ("[1, 2]", "{ is missing"),
+    "no id": (line("") | {"id": None}, "no id"),
+    "no object": (line("x") | {"messages": ["said"]}, "no object"),
+    "a lineage": (line("x") | {"segments": []}, "lineage in one line"),
+    "a number": (line("x") | {"message_count": 2**70}, "beyond 64 bits"),
+    "no source": ({"id": "x", "started_at": 1.0}, "its row is not taken"),
+    "two objects": ('{"id": "x"} {"id": "y"}', "something follows"),
+    "too deep": ('{"id": ' + "[" * 100_000, "it is no JSON object"),
+    "bytes": (line("x") | {"title": {"$bytes": "?"}}, "has a value that is none"),
+    "ours": (line("x") | {"mcp_sessions": 5}, "not what an export has"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_line_is_named_and_the_rest_comes_in(fresh: Place, file: Path, kind: str):
+    broken, why = BROKEN[kind]
+    done = fresh.importing.read_file(written(file, line("a"), "", broken, line("b", 1)))
+    assert [each.id for each in fresh.db.inventory()] == ["a", "b"]
+    assert [each.line for each in done.broken] == [3]
+    assert why in done.broken[0].why
+    assert fresh.db.message_count() == done.messages == 2
+
+
+def test_bytes_that_are_no_text_are_a_broken_line(fresh: Place, file: Path):
+    file.write_bytes(b'{"id": "\xff"}\n' + json.dumps(line("a")).encode())
+    done = fresh.importing.read_file(file)
+    assert [(each.line, "no UTF-8" in each.why) for each in done.broken] == [(1, True)]
+    assert done.sessions == 1
+
+
+def test_a_file_of_windows_is_read(fresh: Place, file: Path):
+    text = json.dumps(line("a")) + "\r\n\r\n" + json.dumps(line("b")) + "\r\n"
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert fresh.importing.read_file(file).sessions == 2
+
+
+def test_a_session_that_is_there_is_skipped_and_stays(fresh: Place, file: Path):
+    fresh.db.append_message("a", "user", "mine", create={"source": "cli"})
+    done = fresh.importing.read_file(written(file, line("a", 3), line("b"), line("b", 2)))
+    assert done.skipped == (
+        Skipped("b", "line 3 has it once more, after line 2"),
+        Skipped("a", "it is there already"),
+    )
+    assert (said(fresh, "a"), said(fresh, "b")) == (["mine"], ["b 1"])
+
+
+def test_messages_whose_ids_others_have_get_new_ones_in_their_order(fresh: Place, file: Path):
+    fill(fresh.path, 2, 5)
+    done = fresh.importing.read_file(written(file, line("a", 20), line("b", 3)))
+    assert (done.messages, done.left_out) == (23, ())
+    assert said(fresh, "a") == [f"a {number}" for number in range(1, 21)]
+    assert said(fresh, "b") == ["b 1", "b 2", "b 3"]
+    assert len(said(fresh, "fill_0_00000")) == 5
+
+
+def test_new_ids_stay_in_their_order_over_several_transactions(fresh: Place, file: Path):
+    fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
+    with connect(fresh.path) as connection:
+        add_message(connection, "first", content="far above", id=5000)
+    fresh.importing.read_file(long(file))
+    assert [each.split()[1] for each in said(fresh, "long")] == [str(n) for n in range(1, 401)]
+
+
+def test_a_long_line_that_is_broken_at_its_end_leaves_nothing(fresh: Place, file: Path):
+    broken = json.loads(long(file).read_text())
+    broken["messages"][-1]["token_count"] = 2**64
+    done = fresh.importing.read_file(written(file, broken))
+    assert "beyond 64 bits" in done.broken[0].why
+    assert fresh.db.message_count() == 0
+    assert fresh.db.get_session("long") is None
+
+
+@pytest.mark.parametrize("place", range(12))
+def test_a_number_is_read_whole_wherever_it_stands(fresh: Place, file: Path, place: int):
+    head = '{"id":"s","source":"cli","system_prompt":"'
+    pad = "x" * ((1 << 16) - len(head) - len('","started_at":') - place)
+    file.write_text(head + pad + '","started_at":1234567890.5}')
+    fresh.importing.read_file(file)
+    row = fresh.db.get_session("s")
+    assert row is not None
+    assert row["started_at"] == 1234567890.5
+
+
+def test_ids_that_deleted_messages_had_are_not_given_again(fresh: Place, file: Path):
+    fill(fresh.path, 2, 5)
+    fresh.db.delete_session("fill_0_00001")
+    fresh.importing.read_file(written(file, line("a", 2)))
+    assert min(each["id"] for each in fresh.db.get_messages("a")) > 10
+
+
+def test_messages_without_ids_get_some(fresh: Place, file: Path):
+    messages = [{"role": "user", "content": word, "timestamp": 1.0} for word in "abc"]
+    fresh.importing.read_file(written(file, line("s") | {"messages": messages}))
+    assert said(fresh, "s") == ["a", "b", "c"]
+
+
+def test_a_session_without_messages_comes_in(fresh: Place, file: Path):
+    done = fresh.importing.read_file(written(file, line("a", 0), {**line("b"), "messages": None}))
+    assert (done.sessions, done.messages) == (2, 0)
+
+
+def test_columns_behind_the_messages_are_read(fresh: Place, file: Path):
+    done = fresh.importing.read_file(written(file, line("a") | {"title": "Late"}))
+    assert done.sessions == 1
+    assert fresh.db.get_session_title("a") == "Late"
+
+
+def test_a_message_that_the_home_does_not_take_is_left_out(fresh: Place, file: Path):
+    messages = [{"id": 1, "content": "of nobody", "timestamp": 1.0}, *line("s")["messages"]]
+    messages[1]["id"] = 2
+    done = fresh.importing.read_file(written(file, line("s") | {"messages": messages}))
+    assert done.left_out == (Skipped("s", "a row of messages: this home takes no row without it"),)
+    assert said(fresh, "s") == ["s 1"]
+
+
+def long(file: Path, messages: int = 400) -> Path:
+    lines = line("long", messages)
+    for each in lines["messages"]:
+        each["content"] += " x" * 1000
+    return written(file, lines)
+
+
+def test_a_long_session_comes_in_over_several_transactions(
+    fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sizes: list[int] = []
+    put = fresh.db.put_images
+
+    def putting(images: Any) -> Any:
+        given: list[Images] = list(images)
+        sizes.append(sum(len(each.rows) for each in given if each.table == "messages"))
+        return put(given)
+
+    monkeypatch.setattr(fresh.db, "put_images", putting)
+    fresh.importing._pace.room = 64_000
+    fresh.importing.read_file(long(file))
+    assert sum(sizes) == 400
+    assert sizes[0] <= 64_000 / 2200 + 1
+    assert fresh.db.get_meta(f"{MARK}long") is None
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["its own ids", "new ids"])
+def test_an_import_that_was_cut_short_goes_on_where_it_was(
+    fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
+):  # fmt: skip
+    if taken:
+        fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
+    put, calls = fresh.db.put_images, iter(range(100))
+
+    def putting(images: Any) -> Any:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return put(images)
+
+    monkeypatch.setattr(fresh.db, "put_images", putting)
+    with pytest.raises(KeyboardInterrupt):
+        fresh.importing.read_file(long(file))
+    some = len(said(fresh, "long"))
+    assert 0 < some < 400
+    done = fresh.importing.read_file(file)
+    assert (done.sessions, done.messages, done.skipped) == (1, 400 - some, ())
+    assert [each.split()[1] for each in said(fresh, "long")] == [str(n) for n in range(1, 401)]
+    assert fresh.db.get_meta(f"{MARK}long") is None
+    assert fresh.importing.read_file(file).skipped == (Skipped("long", "it is there already"),)
+
+
+def test_what_another_file_has_begun_is_not_gone_on_with(
+    fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put, calls = fresh.db.put_images, iter(range(100))
+
+    def putting(images: Any) -> Any:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return put(images)
+
+    monkeypatch.setattr(fresh.db, "put_images", putting)
+    with pytest.raises(KeyboardInterrupt):
+        fresh.importing.read_file(long(file))
+    done = fresh.importing.read_file(long(file, 300))
+    assert done.skipped == (Skipped("long", "it is there already"),)
+
+
+def test_a_stopped_import_goes_on_with_the_rest(fresh: Place, file: Path):
+    told: list[tuple[int, int]] = []
+    written(file, line("a"), line("b"), line("c"))
+    half = fresh.importing.read_file(
+        file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
+    )
+    assert (half.outcome, half.sessions, told) == ("partial", 2, [(1, 3), (2, 3)])
+    rest = fresh.importing.read_file(file)
+    assert (rest.outcome, rest.sessions, len(rest.skipped)) == ("applied", 1, 2)
+
+
+def test_an_import_is_in_the_log(fresh: Place, file: Path):
+    fresh.importing.read_file(written(file, line("a", 2), "broken"))
+    (entry,) = fresh.ledger.audited().items
+    assert (entry.what, entry.client) == ("import", "test")
+    assert entry.counts == {"sessions": 1, "messages": 2, "skipped": 0, "broken": 1}
+
+
+def test_a_file_that_is_not_there_is_said_and_an_empty_one_is_nothing(fresh: Place, file: Path):
+    with pytest.raises(NotFound):
+        fresh.importing.read_file(file)
+    file.write_bytes(b"")
+    assert fresh.importing.read_file(file) == Imported("applied", 0, 0, (), (), (), {})
+
+
+def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):
+    written(file, line("a", 3))
+    folder = tmp_path / "new"
+    folder.mkdir()
+    with SessionDB(folder / "state.db") as db, Ledger(StateFolder(db.path)) as ledger:
+        assert Importing(db, ledger, client="test").read_file(file).messages == 3
+        assert db.kind == "own"

@@ -1,0 +1,186 @@
+"""Files go only as they were kept, and come back only where nothing has their name."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core.errors import Changed, Corrupt, Denied, NotFound
+from session_core.ledger.packing import pack, unpack
+from session_core.ledger.records import Kept
+from session_core.maintenance import files
+
+WRITTEN = 1_700_000_000_123_456_789
+
+posix = pytest.mark.skipif(os.name == "nt", reason="links and modes of POSIX")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "sessions").mkdir()
+    return written(tmp_path / "sessions" / "session_a.json", b'{"said": "\xff"}')
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    path.chmod(0o640)
+    os.utime(path, ns=(WRITTEN + 5, WRITTEN))
+    return path
+
+
+def kept(path: Path, home: Path) -> tuple[dict[str, Any], Iterator[Kept]]:
+    """Return the head of a file and its pieces, which have been in the trash."""
+    rest = unpack(list(pack(files.keep(path, home))))
+    head = next(rest)
+    assert head.what == files.FILE
+    return head.value, rest
+
+
+def state(path: Path) -> tuple[bytes, int, int]:
+    found = path.stat()
+    return path.read_bytes(), found.st_mtime_ns, stat.S_IMODE(found.st_mode)
+
+
+def test_a_file_comes_back_with_its_bytes_its_times_and_its_mode(path: Path, tmp_path: Path):
+    before = state(path)
+    head, rest = kept(path, tmp_path)
+    assert files.remove(head, tmp_path)
+    assert not path.exists()
+    assert files.put_back(head, rest, tmp_path) == "restored"
+    assert state(path) == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_comes_back_where_its_home_has_moved(path: Path, tmp_path: Path):
+    head, rest = kept(path, tmp_path)
+    assert files.remove(head, tmp_path)
+    assert files.put_back(head, rest, tmp_path / "elsewhere") == "restored"
+    assert (tmp_path / "elsewhere" / "sessions" / path.name).exists()
+
+
+def test_a_file_outside_of_the_home_has_its_own_place(path: Path, tmp_path: Path):
+    head, rest = kept(path, tmp_path / "home")
+    assert files.remove(head, tmp_path / "home")
+    assert files.put_back(head, rest, tmp_path / "home") == "restored"
+    assert path.exists()
+
+
+def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):
+    path.write_bytes(bytes(range(256)) * 20_000)
+    pieces = [each.value for each in files.keep(path, tmp_path) if each.what == files.PIECE]
+    assert max(map(len, pieces)) == 1 << 20
+    head, rest = kept(path, tmp_path)
+    assert files.put_back(head, rest, tmp_path / "copy") == "restored"
+    assert (tmp_path / "copy" / head["name"]).read_bytes() == path.read_bytes()
+
+
+def test_an_empty_file_comes_back(path: Path, tmp_path: Path):
+    path.write_bytes(b"")
+    head, rest = kept(path, tmp_path)
+    assert files.remove(head, tmp_path)
+    assert files.put_back(head, rest, tmp_path) == "restored"
+    assert path.read_bytes() == b""
+
+
+def test_several_files_are_read_from_one_trash(path: Path, tmp_path: Path):
+    other = written(path.with_name("session_b.json"), b"b")
+    rest = iter([*files.keep(path, tmp_path), *files.keep(other, tmp_path)])
+    backs = [files.put_back(head.value, rest, tmp_path / "copy") for head in rest]
+    assert backs == ["restored", "restored"]
+    assert (tmp_path / "copy" / "sessions" / "session_b.json").read_bytes() == b"b"
+
+
+@pytest.mark.parametrize("change", ["bytes", "time", "folder"])
+def test_a_file_that_is_not_as_it_was_kept_stays(path: Path, tmp_path: Path, change: str):
+    head, _ = kept(path, tmp_path)
+    if change == "bytes":  # as long, and with the time that it had
+        written(path, b'{"said": "\xfe"}')
+    elif change == "time":
+        os.utime(path, ns=(WRITTEN, WRITTEN + 1))
+    else:
+        path.unlink()
+        path.mkdir()
+    assert not files.remove(head, tmp_path)
+    assert path.exists()
+
+
+def test_what_is_gone_already_is_gone(path: Path, tmp_path: Path):
+    head, _ = kept(path, tmp_path)
+    path.unlink()
+    assert files.remove(head, tmp_path)
+    path.parent.rmdir()
+    assert files.remove(head, tmp_path)
+
+
+def test_what_has_the_name_by_now_stays(path: Path, tmp_path: Path):
+    head, rest = kept(path, tmp_path)
+    path.write_bytes(b"newer")
+    assert files.put_back(head, rest, tmp_path) == "taken"
+    assert path.read_bytes() == b"newer"
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_file_that_is_there_again_is_present(path: Path, tmp_path: Path):
+    head, rest = kept(path, tmp_path)
+    assert files.put_back(head, rest, tmp_path) == "present"
+
+
+@posix
+def test_a_link_is_not_followed(path: Path, tmp_path: Path):
+    head, rest = kept(path, tmp_path)
+    target = written(tmp_path / "precious.json", path.read_bytes())
+    path.unlink()
+    path.symlink_to(target)
+    assert not files.remove(head, tmp_path)
+    assert files.put_back(head, rest, tmp_path) == "taken"
+    assert target.exists()
+    with pytest.raises(Denied, match="no ordinary file"):
+        list(files.keep(path, tmp_path))
+
+
+@pytest.mark.parametrize("name", ["state.db", "state.db-wal", "state.db-shm", "response_store.db",
+                                  "state.db.malformed-backup-20260101_000000"])  # fmt: skip
+def test_a_database_is_never_opened(tmp_path: Path, name: str):
+    path = tmp_path / name
+    path.write_bytes(b"")
+    path.chmod(0)  # to open it would be refused otherwise, but for an administrator
+    with pytest.raises(Denied, match="is a database"):
+        list(files.keep(path, tmp_path))
+    assert not files.remove({"name": name, "bytes": 0, "modified_ns": 0, "sha256": ""}, tmp_path)
+
+
+@posix
+def test_another_name_of_a_database_is_no_file_either(path: Path, tmp_path: Path):
+    database = tmp_path / "state.db"
+    database.write_bytes(b"pages")
+    path.unlink()
+    path.hardlink_to(database)
+    with pytest.raises(Denied, match="is a database"):
+        list(files.keep(path, tmp_path))
+
+
+def test_a_file_that_is_written_meanwhile_is_not_kept(path: Path, tmp_path: Path):
+    keeping = files.keep(path, tmp_path)
+    next(keeping)
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(Changed, match="being written"):
+        list(keeping)
+
+
+def test_what_is_not_there_is_said(path: Path, tmp_path: Path):
+    with pytest.raises(NotFound):
+        list(files.keep(path.with_name("none.json"), tmp_path))
+
+
+def test_pieces_that_are_missing_leave_nothing_behind(path: Path, tmp_path: Path):
+    head, _ = kept(path, tmp_path)
+    assert files.remove(head, tmp_path)
+    with pytest.raises(Corrupt, match="not whole"):
+        files.put_back(head, iter([]), tmp_path)
+    assert list(path.parent.iterdir()) == []

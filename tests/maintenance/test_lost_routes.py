@@ -1,0 +1,85 @@
+"""Routes that lead nowhere are chosen; what the next message would mend is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core.alive import Alive, Company
+from session_core.maintenance import routes
+from session_core.maintenance.records import Wanted
+from tests.maintenance.homes import NOW, Home, opened
+
+
+def test_those_that_are_stated_are_chosen(full: Home) -> None:
+    selected = routes.lost_routes(full.scene(), Wanted("routes"))
+    assert {route.id for route in selected.items} == set(full.of("routes").chosen)
+    assert dict(selected.protected) == dict(full.of("routes").protected)
+
+
+def test_each_says_why_in_words(full: Home) -> None:
+    selected = routes.lost_routes(full.scene(), Wanted("routes"))
+    said = {route.id.rpartition(":")[2]: route.why for route in selected.items}
+    assert said["7"] == (
+        "leads to session reset, which ended 2026-12-06 (session_reset); used last 40 days ago"
+    )
+    assert said["8"] == "leads to session never_was, which is not there; used last 40 days ago"
+    assert said["long_ago"].startswith("of the folder ")
+    assert said["long_ago"].endswith(", which is gone; used last 100 days ago")
+
+
+@pytest.mark.parametrize(
+    ("reason", "messages", "lost"),
+    [
+        ("agent_close", 1, False),
+        ("agent_close", 0, True),
+        ("compression", 1, False),
+        ("session_switch", 1, False),
+        ("cli_close", 1, True),
+    ],
+)
+def test_a_chat_that_goes_on_with_its_session_keeps_its_route(
+    home: Home, reason: str, messages: int, lost: bool
+) -> None:
+    home.session("s", 9, reason=reason, messages=messages, source="telegram")
+    key = home.route("1", "s", 9)
+    selected = routes.lost_routes(home.scene(), Wanted("routes"))
+    assert [route.id for route in selected.items] == ([key] if lost else [])
+
+
+def test_a_chat_that_goes_on_is_what_the_store_says_too(home: Home) -> None:
+    home.session("s", 9, reason="agent_close", source="telegram")
+    home.session("t", 9, reason="cli_close", source="telegram")
+    home.route("1", "s", 9)
+    home.route("2", "t", 9)
+    (lost,) = routes.lost_routes(home.scene(), Wanted("routes")).items
+    assert home.store.check_against_state() == ["agent:main:telegram:dm:1", lost.id]
+    assert home.store.get(lost.id) is None
+
+
+def test_beside_a_gateway_none_is_chosen(home: Home) -> None:
+    home.route("1", "nowhere", 9)
+    gateway = Alive(Company(NOW, gateway="a gateway (pid 7)"))
+    selected = routes.lost_routes(home.scene(gateway), Wanted("routes"))
+    assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
+
+
+def test_one_in_whose_session_an_agent_is_at_work_stays(home: Home) -> None:
+    key = home.route("1", "nowhere", 9)
+    home.store.begin_turn(key, "nowhere")
+    selected = routes.lost_routes(home.scene(), Wanted("routes"))
+    assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
+
+
+def test_named_ones_are_of_any_age(home: Home) -> None:
+    key, _ = home.route("1", "nowhere", 0.1), home.route("2", "nowhere", 9)
+    selected = routes.lost_routes(home.scene(), Wanted("routes", ids=(key,)))
+    assert [route.id for route in selected.items] == [key]
+
+
+def test_a_home_whose_routes_are_in_a_file_alone_is_looked_at_as_well(home_path) -> None:
+    with opened(home_path, 16) as home:
+        home.session("s", 9, reason="cli_close", source="telegram")
+        stale = home.route("1", "s", 9)
+        dangling = home.route("2", "nowhere", 9)
+        selected = routes.lost_routes(home.scene(), Wanted("routes"))
+        assert {route.id for route in selected.items} == {stale, dangling}

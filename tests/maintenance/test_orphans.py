@@ -1,0 +1,134 @@
+"""What belongs to a session that is not there: rows, locks, links and files, by strict rules."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_core.alive import Alive, Company
+from session_core.maintenance import orphans
+from session_core.maintenance.orphans import Names
+from session_core.maintenance.records import Wanted
+from session_core.presence import Lease
+from tests.maintenance.homes import NOW, Home, fill
+
+ASKED = Wanted("orphans")
+GONE = "20260101_120000_abcdef01"
+
+
+def test_rows_of_sessions_that_are_not_there_are_chosen_by_table(full: Home) -> None:
+    selected = orphans.orphaned_rows(full.scene(), full.db.health_facts(), ASKED)
+    assert {rows.id: rows.rows for rows in selected.items} == {
+        name: 3 if name.startswith("messages") else 1 for name in full.of("rows").chosen
+    }
+    assert dict(selected.protected) == dict(full.of("rows").protected)
+
+
+def test_rows_whose_session_somebody_has_open_stay(home: Home) -> None:
+    home.session("gone", 9)
+    home.sql("DELETE FROM sessions")
+    facts = home.db.health_facts()
+    leased = Alive(Company(NOW, leases={"gone": Lease("gone", 7)}))
+    assert dict(orphans.orphaned_rows(home.scene(leased), facts, ASKED).protected) == {"live": 1}
+    assert len(orphans.orphaned_rows(home.scene(), facts, ASKED).items) == 1
+
+
+def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
+    selected = orphans.dead_locks(full.scene(), full.db.health_facts(), ASKED)
+    assert {lock.id: lock.why for lock in selected.items} == {
+        "compression_locks/old": "ran out 2 days ago"
+    }
+
+
+def test_links_that_lead_nowhere_or_in_a_circle_are_chosen(full: Home) -> None:
+    selected = orphans.broken_links(full.scene())
+    assert {each.id for each in selected.items} == set(full.of("links").chosen)
+    assert {each.left_behind for each in selected.items} == {("circle_a",), ("fatherless",)}
+
+
+def test_a_link_of_a_session_at_work_stays(home: Home) -> None:
+    home.session("s", 9)
+    home.sql("UPDATE sessions SET parent_session_id = 's'")
+    leased = Alive(Company(NOW, leases={"s": Lease("s", 7)}))
+    assert dict(orphans.broken_links(home.scene(leased)).protected) == {"live": 1}
+    assert [each.id for each in orphans.broken_links(home.scene()).items] == ["s"]
+
+
+# -- files ---------------------------------------------------------------------------------
+
+
+def test_files_of_sessions_that_are_not_there_are_chosen(full: Home) -> None:
+    folder = full.store.sessions_dir
+    selected = orphans.orphaned_files(full.scene(), folder, ASKED)
+    assert {file.id for file in selected.items} == set(full.of("files").chosen)
+    assert dict(selected.protected) == dict(full.of("files").protected)
+    assert {file.bytes for file in selected.items} == {2}
+
+
+def test_neither_links_nor_folders_are_files_of_sessions(home: Home) -> None:
+    folder = home.file("notes.txt", 50).parent
+    (folder / f"session_{GONE}.json").mkdir()
+    (folder / f"{GONE}.json").symlink_to(folder / "notes.txt")
+    os.utime(folder / f"{GONE}.json", (NOW - 1e7,) * 2, follow_symlinks=False)
+    assert orphans.orphaned_files(home.scene(), folder, ASKED).items == ()
+
+
+def test_a_home_without_the_folder_has_no_files(home: Home) -> None:
+    assert orphans.orphaned_files(home.scene(), home.folder / "nowhere", ASKED).items == ()
+
+
+def test_the_mirror_and_its_lock_are_never_chosen(home: Home) -> None:
+    for name in ("sessions.json", ".sessions.lock"):
+        home.file(name, 500)
+    assert orphans.orphaned_files(home.scene(), home.store.sessions_dir, ASKED).items == ()
+    assert orphans.files_of(home.store.sessions_dir, ["sessions", ".sessions"]) == {}
+
+
+def test_the_files_of_a_session_are_found_by_its_id(home: Home) -> None:
+    fill(home)
+    strange = home.file(f"session_{orphans.safe_name('a/b')}.json", 1)
+    found = orphans.files_of(home.store.sessions_dir, ["old", "a/b", "long_lived"])
+    assert {name: sorted(path.name for path in paths) for name, paths in found.items()} == {
+        "a/b": [strange.name],
+        "old": [
+            "old.json",
+            "old.jsonl",
+            "request_dump_old_20260101_120000.json",
+            "session_old.json",
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("session_id", "safe"),
+    [
+        ("20260101_120000_abcdef01", "20260101_120000_abcdef01"),
+        ("a/b", "a_b_c14cddc033f6"),
+        ("._x_.", "x_204a9951e896"),
+        ("...", "session_ab5df625bc76"),
+        ("x" * 97, "x" * 96 + "_19a8f07eeb7f"),
+    ],
+)
+def test_an_id_stands_in_the_name_of_a_file_in_a_safe_form(session_id: str, safe: str) -> None:
+    assert orphans.safe_name(session_id) == safe
+
+
+@given(st.sets(st.text(min_size=1, max_size=12), max_size=6), st.text(max_size=20))
+def test_whatever_the_ids_no_file_is_taken_for_that_of_another(ids: set[str], at: str) -> None:
+    names = Names(ids)
+    for session_id in ids:
+        safe = orphans.safe_name(session_id)
+        assert names.owner_of(f"session_{safe}.json") in ids
+        owner = names.owner_of(f"request_dump_{safe}_{at}.json")
+        assert owner in ids
+    assert names.owner_of("sessions.json") is None
+
+
+@given(st.text(max_size=30))
+def test_what_does_not_match_the_rules_is_nobodys(name: str) -> None:
+    known = ("session_", "request_dump_", ".sessions_", "cron_")
+    if not name.startswith(known) and not name[:8].isdigit():
+        assert Names(()).owner_of(name) is None

@@ -1,0 +1,154 @@
+"""Each kind of plan names what the home states, is applied, and taken back without a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core.errors import InvalidInput, NotFound
+from session_core.ledger.records import Member
+from session_core.maintenance.members import name_of, part_of
+from session_core.maintenance.records import Wanted
+from tests.maintenance.changing import Changing
+from tests.maintenance.homes import DAY, NOW
+
+KINDS: dict[str, dict[str, Any]] = {
+    "sessions": {},
+    "ghosts": {},
+    "routes": {},
+    "orphans": {},
+    "all": {},
+    "abandoned": {"verb": "finalize"},
+    "orphaned": {"verb": "finalize"},
+    "expired": {"verb": "finalize"},
+}
+
+
+def stated(changing: Changing, what: str) -> set[str]:
+    """Return what is stated of a kind; of orphans its parts."""
+    home = changing.home
+    if what == "orphans":
+        parts = ("rows", "locks", "links", "files")
+        return {name for part in parts for name in home.of(part).chosen}
+    if what == "all":
+        parts = ("sessions", "ghosts", "routes", "orphans")
+        found = {name for part in parts for name in stated(changing, part)}
+        return found - {"compression_locks/old"}  # it goes with its session
+    return set(home.of(what).chosen)
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_exactly_what_is_stated_is_planned_and_changed_and_comes_back(
+    restored: Changing, what: str
+) -> None:
+    before = restored.everything()
+    planned = restored.plan(what, **KINDS[what])
+    plan = restored.ledger.plan(planned.plan)
+    assert set(map(named, plan.members)) == stated(restored, what)
+    done = restored.apply(planned)
+    assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
+    assert done.removed + done.finalized == planned.count
+    assert restored.everything() != before
+    back = restored.restore(done)
+    assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
+    assert back.restored == planned.count
+    assert restored.everything() == before
+    assert {each.code for each in restored.home.db.check_integrity(deep=True)} <= LEFT_OVER
+
+
+def named(member: Member) -> str:
+    """Return the name of a member as it is stated: a route without its folder."""
+    is_route = part_of(member) == "routes"
+    return str(member.revision["key"]) if is_route else name_of(member)
+
+
+LEFT_OVER = {"orphaned_messages", "orphaned_rows", "broken_parents"}
+"""What the home was damaged with."""
+
+
+@pytest.mark.parametrize("what", ["sessions", "ghosts", "routes", "expired"])
+def test_a_plan_says_what_is_protected_and_why(restored: Changing, what: str) -> None:
+    planned = restored.plan(what, **KINDS[what])
+    assert planned.protected == dict(restored.home.of(what).protected)
+
+
+def test_of_what_is_planned_nothing_else_is_removed(restored: Changing) -> None:
+    before = restored.sessions()
+    done = restored.do("sessions")
+    together = restored.home.of("sessions").chosen.values()
+    assert before - restored.sessions() == {each for ids in together for each in ids}
+    restored.restore(done)
+
+
+def test_what_a_plan_says(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    changed.home.db.set_session_title("old", "The schema")
+    planned = changed.plan()
+    item = planned.items[0]
+    assert (item.id, item.title) == ("old", "The schema")
+    assert item.why == "ended 2026-08-28 (idle), last active 140 days ago"
+    assert planned.expires_at == NOW + DAY
+    assert planned.bytes.needed_now > 0
+    assert planned.bytes.won_now >= planned.bytes.won_later > 0
+
+
+def test_at_most_twenty_are_named(changed: Changing) -> None:
+    for number in range(22):
+        changed.home.session(f"old_{number}", 140, reason="idle")
+    planned = changed.plan()
+    assert (planned.count, len(planned.items)) == (22, 20)
+
+
+def test_where_there_is_nothing_to_do_there_is_no_plan(changed: Changing) -> None:
+    planned = changed.plan()
+    assert (planned.outcome, planned.plan, planned.count) == ("nothing", None, 0)
+
+
+def test_planning_changes_nothing(restored: Changing) -> None:
+    before = restored.everything()
+    for what, asked in KINDS.items():
+        restored.plan(what, **asked)
+    assert restored.everything() == before
+
+
+def test_a_session_of_two_kinds_is_planned_once(changed: Changing) -> None:
+    changed.home.session("old_ghost", 140, reason="idle", messages=0)
+    planned = changed.plan("all")
+    assert planned.count == 1
+    changed.apply(planned)
+    assert changed.sessions() == set()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted("everything"),  # type: ignore[arg-type]
+        Wanted("sessions", "finalize"),
+        Wanted("sessions", "finalize", ids=()),
+        Wanted("ghosts", ids=("a",)),
+        Wanted("sessions", start_new=True),
+        Wanted("sessions", older_than_days=-1),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changed: Changing, wanted: Wanted) -> None:
+    with pytest.raises(InvalidInput):
+        changed.maintenance.plan(wanted)
+
+
+def test_a_session_that_is_not_there_is_not_planned(changed: Changing) -> None:
+    with pytest.raises(NotFound):
+        changed.plan(ids=("nobody",))
+
+
+def test_trash_and_index_have_plans_of_the_same_face(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    done = changed.do()
+    assert [each.id for each in changed.maintenance.batches().items] == [done.batch]
+    planned = changed.plan("index")
+    assert changed.maintenance.apply(planned.plan).outcome == "applied"
+    planned = changed.plan("trash", older_than_days=0)
+    assert changed.maintenance.apply(planned.plan).removed == 1
+    assert changed.maintenance.batches().items == []
+    kinds = [line.what for line in changed.maintenance.log().items]
+    assert kinds == ["prune trash", "prune index", "prune sessions"]

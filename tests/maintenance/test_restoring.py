@@ -1,0 +1,244 @@
+"""A restore puts back exactly what was there, leaves what came since, and says what did not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Hooks, SessionDB
+from session_core.errors import Conflict, Denied, InvalidInput, NotFound
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.maintenance.maintenance import Maintenance
+from tests.homes import connect, hermes_database
+from tests.maintenance.changing import Changing, changing, live_gateway
+from tests.maintenance.homes import BRANCH, DAY, NOW, opened
+
+Row = dict[str, Any]
+
+
+def unfit(back) -> list[tuple[str, str]]:
+    return [(each.what, each.why) for each in back.unfit]
+
+
+@pytest.fixture
+def gone(changed: Changing) -> Changing:
+    """A home from which a session was removed."""
+    changed.home.session("old", 140, reason="idle")
+    changed.home.db.set_session_title("old", "The schema")
+    return changed
+
+
+def test_a_batch_is_restored_once(gone: Changing) -> None:
+    done = gone.do()
+    gone.restore(done)
+    with pytest.raises(Conflict, match="undone already"):
+        gone.restore(done)
+
+
+def test_a_batch_that_is_none_is_not_found(changed: Changing) -> None:
+    with pytest.raises(NotFound):
+        changed.maintenance.restore("b-nothing")
+
+
+def test_trash_that_has_expired_is_not_restored(gone: Changing) -> None:
+    done = gone.do()
+    gone.home.clock.now = NOW + 31 * DAY
+    with pytest.raises(Conflict, match="its trash is gone"):
+        gone.restore(done)
+
+
+def test_a_title_that_was_taken_since_is_left_out_and_said(gone: Changing) -> None:
+    done = gone.do()
+    gone.home.session("other", 1)
+    gone.home.db.set_session_title("other", "The schema")
+    back = gone.restore(done)
+    assert [what for what, _ in unfit(back)] == ["title of sessions old"]
+    assert gone.home.db.get_session("old")["title"] is None
+    assert gone.home.db.get_session("other")["title"] == "The schema"
+
+
+def test_an_id_that_was_taken_since_keeps_its_messages_and_gets_none(gone: Changing) -> None:
+    done = gone.do()
+    gone.home.session("old", 1, messages=1)
+    back = gone.restore(done)
+    assert ("sessions old", "somebody else has it by now") in unfit(back)
+    assert gone.home.db.message_count("old") == 1
+
+
+def test_a_large_session_whose_id_was_taken_since_gets_no_messages(changed: Changing) -> None:
+    changed.home.session("large", 150, reason="idle", messages=0)
+    changed.home.clock.now = NOW - 150 * DAY
+    for number in range(6):
+        changed.home.db.append_message("large", "user", f"{number} " + "x" * 40_000)
+    changed.home.clock.now = NOW
+    done = changed.do()
+    assert len(changed.ledger.steps(done.batch)) > 1
+    changed.home.session("large", 1, messages=1)
+    back = changed.restore(done)
+    assert ("messages of large", "that session is another one by now") in unfit(back)
+    assert changed.home.db.message_count("large") == 1
+
+
+def test_a_child_that_has_another_parent_by_now_keeps_it(changed: Changing) -> None:
+    changed.home.session("trunk", 140, reason="branched")
+    changed.home.session("branch", 3, parent_session_id="trunk", config=BRANCH)
+    done = changed.do()
+    changed.home.session("other", 5)
+    changed.home.db.update_session("branch", parent_session_id="other")
+    back = changed.restore(done)
+    assert unfit(back) == [
+        ("parent_session_id of branch in sessions", "it was changed again since")
+    ]
+    assert changed.home.db.get_session("branch")["parent_session_id"] == "other"
+
+
+def test_a_session_that_was_reopened_since_stays_open(changed: Changing) -> None:
+    changed.home.session("s", 2)
+    done = changed.do("sessions", "finalize", ids=("s",))
+    changed.home.db.reopen_session("s")
+    changed.home.db.end_session("s", "other")
+    back = changed.restore(done)
+    assert unfit(back) == [("ended_at, end_reason of s in sessions", "it was changed again since")]
+    assert changed.home.db.get_session("s")["end_reason"] == "other"
+
+
+def test_a_chat_that_has_a_route_again_keeps_it(changed: Changing) -> None:
+    changed.home.route("1", "nobody", 40)
+    done = changed.do("routes")
+    changed.home.session("s", 0)
+    key = changed.home.route("1", "s", 0)
+    back = changed.restore(done)
+    assert unfit(back) == [(f"the route of {key}", "the chat has gone on since")]
+    assert changed.home.store.peek_session_id(key) == "s"
+
+
+def test_a_file_in_whose_place_there_is_another_stays_in_the_trash(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    changed.home.file("session_old.json", 140, "mine")
+    done = changed.do()
+    path = changed.home.file("session_old.json", 0, "another")
+    back = changed.restore(done)
+    assert [why for _, why in unfit(back)] == ["another one has its name by now"]
+    assert path.read_text() == "another"
+
+
+def test_routes_do_not_come_back_beside_a_gateway(changed: Changing) -> None:
+    changed.home.route("1", "nobody", 40)
+    done = changed.do("routes")
+    with live_gateway(changed.home), pytest.raises(Denied):
+        changed.restore(done)
+    assert changed.home.store.entries() == {}
+    changed.restore(done)
+    assert len(changed.home.store.entries()) == 1
+
+
+def test_a_restore_that_was_stopped_is_gone_on_with(changed: Changing) -> None:
+    for number in range(3):
+        changed.home.session(f"old_{number}", 140, reason="idle", messages=0)
+        changed.home.clock.now = NOW - 140 * DAY
+        changed.home.db.append_message(f"old_{number}", "user", f"says {number} " + "x" * 90_000)
+        changed.home.clock.now = NOW
+    before = changed.everything()
+    done = changed.do()
+    part = changed.restore(done, 0)
+    assert (part.outcome, part.remaining > 0) == ("partial", True)
+    rest = changed.restore(done)
+    assert (rest.outcome, part.restored + rest.restored) == ("applied", 3)
+    assert changed.everything() == before
+
+
+def test_a_restore_is_no_batch_that_is_restored(gone: Changing) -> None:
+    gone.restore(gone.do())
+    (undoing,) = [each for each in gone.ledger.batches().items if each.what == "restore"]
+    with pytest.raises(InvalidInput, match="itself a restore"):
+        gone.maintenance.restore(undoing.id)
+
+
+def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None:
+    home = changed.home
+    home.session("s", 2, messages=0)
+    for number in range(12):
+        home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
+    before = changed.everything()["rows"]["messages"]
+    with changed.maintenance._compressor() as compressor:
+        done = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
+    assert changed.everything()["rows"]["messages"] != before
+    changed.maintenance.restore(done.batch)
+    assert changed.everything()["rows"]["messages"] == before
+
+
+def test_an_undo_that_drops_something_is_a_plan_that_the_same_call_applies(
+    changed: Changing,
+) -> None:
+    home = changed.home
+    home.session("s", 2, messages=0)
+    for number in range(12):
+        home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
+    with changed.maintenance._compressor() as compressor:
+        done = compressor.compress(
+            "s", lambda _: "in short: counting", keep_last=2, shape="continuation"
+        )
+    home.clock.now = NOW + 2 * 3600
+    home.db.append_message(done.session_id, "user", "since")
+    planned = changed.maintenance.restore(done.batch)
+    assert planned.messages == 1
+    changed.maintenance.apply(planned.plan)
+    assert changed.sessions() == {"s"}
+
+
+@pytest.fixture
+def migrated(tmp_path: Path) -> Iterator[tuple[SessionDB, Maintenance, str, Row]]:
+    """A Hermes home that became newer after a session was removed; that session's row of before."""
+    path, root = tmp_path / "home" / "state.db", tmp_path / "kept"
+    with opened(tmp_path / "home", 22) as home, changing(home, root) as changed:
+        home.session("old", 140, reason="idle")
+        home.db.set_session_title("old", "The schema")
+        home.session("other", 1)
+        row = dict(home.db.get_session("old") or {})
+        batch = changed.do().batch
+    _migrate(path, tmp_path / "newer" / "state.db")
+    with (
+        SessionDB(path, clock=lambda: NOW) as db,
+        Ledger(StateFolder(path, root=root), clock=lambda: NOW) as ledger,
+        Maintenance(db, ledger, hooks=Hooks(group=None), clock=lambda: NOW) as maintenance,
+    ):
+        yield db, maintenance, batch, row
+
+
+def _migrate(path: Path, newer: Path) -> None:
+    """Bring a home to a newer schema as Hermes does: columns and tables come, one column goes."""
+    hermes_database(newer, 26, fts_layout=0)
+    with connect(newer) as there, connect(path) as here:
+        known = {name for (name,) in here.execute("SELECT name FROM sqlite_master")}
+        for name, sql in there.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
+            if name not in known and "fts" not in name:
+                here.execute(sql)
+        for table in ("sessions", "messages"):
+            listed = "SELECT name, type, dflt_value FROM pragma_table_info(?)"
+            columns = {name for name, *_ in here.execute(listed, (table,))}
+            for name, kind, default in there.execute(listed, (table,)):
+                if name not in columns:
+                    value = "" if default is None else f" DEFAULT {default}"
+                    here.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}{value}")
+        here.execute(f"ALTER TABLE sessions DROP COLUMN {GOES}")
+        here.execute("UPDATE schema_version SET version = 26")
+
+
+GOES = "pricing_version"
+
+
+def test_what_was_removed_before_a_migration_comes_back_after_it(migrated) -> None:
+    db, maintenance, batch, before = migrated
+    back = maintenance.restore(batch)
+    after = dict(db.get_session("old") or {})
+    assert after.keys() > before.keys() - {GOES}
+    assert {name: after[name] for name in before.keys() - {GOES}} == {
+        name: value for name, value in before.items() if name != GOES
+    }
+    assert unfit(back) == [(f"{GOES} of sessions", "this home has no such column any more")]
+    assert {hit.session_id for hit in db.search("says").hits} == {"old", "other"}
+    assert db.check_integrity(deep=True) == []

@@ -1,0 +1,273 @@
+"""Each kind of plan chooses what the home states, and protects the rest for the stated reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from session_core import SessionFilter
+from session_core.alive import Alive, Company
+from session_core.errors import InvalidInput, NotFound
+from session_core.maintenance import ghosts, selection
+from session_core.maintenance.records import REASONS, Chosen, Selection, Wanted
+from session_core.models import Holder
+from session_core.presence import Lease
+from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
+
+CHOOSERS: dict[str, tuple[Wanted, Callable[..., Selection[Chosen]]]] = {
+    "sessions": (Wanted("sessions"), selection.old_sessions),
+    "ghosts": (Wanted("ghosts"), ghosts.ghosts),
+    "abandoned": (Wanted("abandoned", "finalize"), selection.abandoned),
+    "orphaned": (Wanted("orphaned", "finalize"), selection.orphaned),
+    "expired": (Wanted("expired", "finalize"), selection.expired),
+}
+
+HELD = Company(NOW, holders=(Holder(7, "hermes"),))
+
+
+def together(selected: Selection[Chosen]) -> dict[str, tuple[str, ...]]:
+    return {item.id: tuple(each.id for each in item.sessions) for item in selected.items}
+
+
+def choose(home: Home, kind: str, alive: Alive | None = None, **asked: Any) -> Selection[Chosen]:
+    wanted, chooser = CHOOSERS[kind]
+    return chooser(home.scene(alive), replace(wanted, **asked))
+
+
+def chosen(home: Home, kind: str, alive: Alive | None = None, **asked: Any) -> set[str]:
+    return set(together(choose(home, kind, alive, **asked)))
+
+
+@pytest.mark.parametrize("kind", CHOOSERS)
+def test_a_kind_chooses_what_is_stated_and_protects_the_rest(full: Home, kind: str) -> None:
+    selected = choose(full, kind)
+    assert together(selected) == full.of(kind).chosen
+    assert dict(selected.protected) == dict(full.of(kind).protected)
+    assert set(selected.protected) <= set(REASONS)
+
+
+# -- what it says --------------------------------------------------------------------------
+
+
+def test_each_says_why_in_words(home: Home) -> None:
+    home.session("s", 140, reason="idle")
+    home.session("ghost", 3, messages=0)
+    home.session("left", 1000)
+    home.session("a", 20, reason="compression")
+    home.session("b", 20, parent_session_id="a")
+    home.session("chat", 2, source="slack")
+    home.route("1", "chat", 2, platform="slack")
+    assert {item.why for kind in CHOOSERS for item in choose(home, kind).items} == {
+        "ended 2026-08-28 (idle), last active 140 days ago",
+        "empty, never ended, begun 3 days ago",
+        "never ended, last active 1,000 days ago",
+        "continues a and never ran, last active 20 days ago",
+        "its chat was used last 2 days ago, and its policy ends it (idle)",
+    }
+
+
+def test_what_is_ended_says_with_which_reason(full: Home) -> None:
+    reasons = {
+        kind: {item.reason for item in choose(full, kind).items}
+        for kind in ("abandoned", "orphaned", "expired")
+    }
+    assert reasons == {
+        "abandoned": {"abandoned"},
+        "orphaned": {"orphaned_compression"},
+        "expired": {"idle"},
+    }
+    assert {item.reason for item in choose(full, "abandoned", reason="done").items} == {"done"}
+
+
+def test_a_branch_stays_and_loses_its_parent(full: Home) -> None:
+    left = {item.id: item.left_behind for item in choose(full, "sessions").items}
+    assert left["trunk"] == ("branch",)
+    assert left["chain_1"] == ()
+
+
+def test_a_ghost_leaves_its_children(full: Home) -> None:
+    left = {item.id: item.left_behind for item in choose(full, "ghosts").items}
+    assert left["ghost_parent"] == ("ghost_child",)
+    assert left["ghost_boss"] == ()
+
+
+def test_a_ghost_stays_while_somebody_works_in_its_child(home: Home) -> None:
+    home.session("ghost", 3, reason="branched", messages=0)
+    home.session("child", 2, parent_session_id="ghost", config=BRANCH)
+    at_work = Alive(Company(NOW, leases={"child": Lease("child", 7)}))
+    assert chosen(home, "ghosts", Alive(Company(NOW))) == {"ghost"}
+    selected = choose(home, "ghosts", at_work)
+    assert (selected.items, dict(selected.protected)) == ((), {"live": 1})
+
+
+def test_ghosts_behind_each_other_go_together(home: Home) -> None:
+    home.session("a", 3, reason="compression", messages=0)
+    home.session("b", 3, reason="compression", parent_session_id="a", messages=0)
+    home.session("c", 3, reason="cli_close", parent_session_id="b")
+    assert together(choose(home, "ghosts")) == {"a": ("b", "a")}
+
+
+def test_what_a_ghost_delegated_far_below_keeps_it(home: Home) -> None:
+    home.session("boss", 3, reason="cli_close", messages=0)
+    home.session("worker", 3, reason="compression", parent_session_id="boss", messages=0,
+                 config=DELEGATE)  # fmt: skip
+    home.session("went_on", 3, reason="cli_close", parent_session_id="worker")
+    assert together(choose(home, "ghosts")) == {"worker": ("worker",)}
+
+
+# -- who else is there ---------------------------------------------------------------------
+
+
+def test_beside_another_holder_what_never_ended_is_not_removed(home: Home) -> None:
+    home.session("boss", 120, reason="cli_close")
+    home.session("worker", 120, parent_session_id="boss", config=DELEGATE)
+    home.session("ghost", 30, messages=0)
+    assert chosen(home, "sessions", Alive(Company(NOW))) == {"boss"}
+    for kind in ("sessions", "ghosts"):
+        selected = choose(home, kind, Alive(HELD))
+        assert (selected.items, dict(selected.protected)) == ((), {"never ended": 1})
+
+
+def test_beside_another_holder_what_never_ended_is_finalized(home: Home) -> None:
+    home.session("left", 60)
+    assert chosen(home, "abandoned", Alive(HELD)) == {"left"}
+
+
+@pytest.mark.parametrize(("ended", "goes"), [(6.9, False), (7.1, True)])
+def test_beside_another_holder_what_ended_goes_after_a_week(
+    home: Home, ended: float, goes: bool
+) -> None:
+    home.session("s", 120, reason="abandoned", ended=ended)
+    selected = choose(home, "sessions", Alive(HELD))
+    assert len(selected.items) == goes
+    assert dict(selected.protected) == ({} if goes else {"ended lately": 1})
+    assert chosen(home, "sessions", Alive(Company(NOW))) == {"s"}
+
+
+GUARDS: dict[str, Alive] = {
+    "routed": Alive(Company(NOW), routes={"tip": ("key",)}),
+    "suspended": Alive(Company(NOW), routes={"root": ("key",)}, suspended=frozenset({"root"})),
+    "compressing": Alive(Company(NOW), compressing={"tip": "somebody"}),
+    "pinned": Alive(Company(NOW), pinned=frozenset({"root"})),
+    "live": Alive(Company(NOW, turns={"worker": "somebody"})),
+}
+
+
+@pytest.mark.parametrize("why", GUARDS)
+def test_one_session_that_is_protected_protects_its_conversation(home: Home, why: Any) -> None:
+    home.session("root", 120, reason="compression")
+    home.session("tip", 120, reason="cli_close", parent_session_id="root")
+    home.session("worker", 120, reason="cli_close", parent_session_id="tip", config=DELEGATE)
+    selected = choose(home, "sessions", GUARDS[why])
+    assert (selected.items, dict(selected.protected)) == ((), {why: 1})
+    named = choose(home, "sessions", GUARDS[why], ids=("root",))
+    assert (named.items, dict(named.protected)) == ((), {why: 1})
+    assert chosen(home, "sessions", Alive(Company(NOW))) == {"root"}
+
+
+def test_a_pin_of_the_home_counts(empty: Home) -> None:
+    if empty.db.get_session(empty.session("s", 120, reason="cli_close")).get("pinned") is None:
+        assert chosen(empty, "sessions") == {"s"}
+        return
+    empty.db.update_session("s", pinned=1)
+    assert dict(choose(empty, "sessions").protected) == {"pinned": 1}
+
+
+def test_beside_a_gateway_the_sessions_of_chats_are_left_to_it(home: Home) -> None:
+    home.session("chat", 2, source="slack")
+    home.route("1", "chat", 2, platform="slack")
+    gateway = Alive(Company(NOW, gateway="a gateway"), routes={"chat": ("key",)})
+    assert dict(choose(home, "expired", gateway).protected) == {"live": 1}
+    assert chosen(home, "expired", Alive(Company(NOW), routes={"chat": ("key",)})) == {"chat"}
+
+
+# -- which of them -------------------------------------------------------------------------
+
+FILTERS: dict[str, tuple[SessionFilter, set[str]]] = {
+    "source": (SessionFilter(source=("slack",)), {"slack"}),
+    "project": (SessionFilter(project="/srv/a"), {"project"}),
+    "cwd": (SessionFilter(cwd_prefix="/srv"), {"project"}),
+    "title": (SessionFilter(title_like="schema"), {"titled"}),
+    "words": (SessionFilter(words="The schema"), {"titled"}),
+    "reason": (SessionFilter(end_reason="idle"), {"slack"}),
+    "many": (SessionFilter(min_messages=3), {"long"}),
+    "few": (SessionFilter(max_messages=1, source=("cli",)), {"short"}),
+    "model": (SessionFilter(model_like="some"), {"model"}),
+    "user": (SessionFilter(user_id="7"), {"model"}),
+    "started": (SessionFilter(started_before=NOW - 300 * DAY), {"root"}),
+    "begun": (SessionFilter(started_after=NOW - 200 * DAY, min_messages=3), {"long"}),
+    "active": (SessionFilter(active_before=NOW - 150 * DAY), {"slack"}),
+    "lately": (SessionFilter(active_after=NOW - 95 * DAY), {"titled"}),
+    "archived": (SessionFilter(status="archived"), {"archived"}),
+    "tokens": (SessionFilter(min_tokens=5), {"model"}),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter_is_true_of_what_is_chosen(home: Home, name: str) -> None:
+    home.session("slack", 160, reason="idle", source="slack")
+    home.session("project", 120, reason="cli_close", cwd="/srv/a/b")
+    home.session("titled", 92, reason="cli_close")
+    home.db.set_session_title("titled", "The schema")
+    home.session("long", 120, reason="cli_close", messages=3)
+    home.session("short", 120, reason="cli_close", messages=1)
+    home.session("model", 120, reason="cli_close", model="some-model", user_id="7")
+    home.db.update_token_counts("model", input_tokens=5)
+    home.session("root", 120, begun=400, reason="compression")
+    home.session("tip", 120, reason="cli_close", parent_session_id="root")
+    home.session("archived", 120, reason="cli_close")
+    home.db.set_session_archived("archived", archived=True)
+    where, expected = FILTERS[name]
+    assert chosen(home, "sessions", where=where) == expected
+
+
+def test_any_other_age_may_be_asked_for(full: Home) -> None:
+    assert chosen(full, "sessions", older_than_days=240) == {"drifted", "no_reason"}
+    assert "not_so_old" in chosen(full, "sessions", older_than_days=0)
+    assert chosen(full, "abandoned", older_than_days=55) == {
+        "left",
+        "left_long",
+        "helper",
+    }
+    assert "young_ghost" in chosen(full, "ghosts", older_than_days=0)
+
+
+@pytest.mark.parametrize("days", [-1, float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", ["sessions", "ghosts", "abandoned", "orphaned"])
+def test_what_is_no_age_is_refused(home: Home, kind: str, days: float) -> None:
+    with pytest.raises(InvalidInput, match="older_than_days"):
+        choose(home, kind, older_than_days=days)
+
+
+def test_of_named_sessions_no_age_is_asked(full: Home) -> None:
+    named = choose(full, "sessions", ids=("not_so_old", "chain_2", "left_lately", "old_archived"))
+    assert together(named) == {
+        "not_so_old": ("not_so_old",),
+        "chain_1": ("chain_3", "chain_2", "chain_1"),
+        "left_lately": ("left_lately",),
+        "old_archived": ("old_archived",),
+    }
+
+
+def test_a_delegate_that_is_named_never_takes_its_boss_along(full: Home) -> None:
+    named = together(choose(full, "sessions", ids=("worker",)))
+    assert named == {"worker": ("helper", "worker")}
+    both = together(choose(full, "sessions", ids=("worker", "boss", "helper")))
+    assert both == {"boss": ("helper", "worker", "boss")}
+
+
+def test_who_names_nobody_is_told_who_may_be_meant(full: Home) -> None:
+    with pytest.raises(NotFound, match="old_titlet") as refused:
+        choose(full, "sessions", ids=("old_titlet",))
+    assert "old_titled" in refused.value.nearest
+
+
+def test_a_named_session_is_finalized_also_where_a_chat_is_in_it(full: Home) -> None:
+    wanted = Wanted("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
+    selected = selection.named(full.scene(), wanted)
+    assert together(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
+    assert dict(selected.protected) == {"suspended": 1}
+    assert {item.reason for item in selected.items} == {"finalized"}

@@ -1,0 +1,95 @@
+"""The inventory and the facts of a home on SQLite: how they are read, and from old rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from session_core.models import Claim
+from session_core.state.sqlite import facts, inventory
+from tests.homes import SCHEMAS, fill, hermes_database, own_database
+from tests.maintenance.homes import DAY, NOW, Home, opened
+
+COVERING = "USING COVERING INDEX"
+
+
+def test_a_flag_that_is_null_means_live(home_path: Path) -> None:
+    hermes_database(home_path / "state.db", null_flags=True)
+    with SessionDB(home_path / "state.db") as db:
+        message = db.append_message("s", "user", "x", create={"source": "cli"})
+        db.append_message("s", "user", "y")
+        with db.transaction():
+            db._write(
+                lambda handle: handle.run("UPDATE messages SET active = NULL WHERE id = ?",
+                                          (int(message),))
+            )  # fmt: skip
+        (found,) = db.inventory()
+        assert found.live == 2
+        assert found.revision == db.revision("s")
+
+
+def test_what_came_in_each_week_is_told(home: Home) -> None:
+    for days, count in ((20, 7), (9, 4), (1, 2)):
+        home.clock.now = NOW - days * DAY
+        for _ in range(count):
+            home.db.append_message("s", "user", "x", create={"source": "cli"})
+    home.clock.now = NOW
+    assert home.db.health_facts().weeks == (2, 4, 7, 0, 0, 0, 0, 0)
+
+
+def test_what_others_are_at_is_told(home_path: Path) -> None:
+    with opened(home_path, 30) as home:
+        home.session("s", 1)
+        home.db.try_acquire_compression_lock("s", "me", 60)
+        home.sql("INSERT INTO session_turn_leases VALUES ('s', 'you', 1, 2)")
+        home.sql("INSERT INTO gateway_heartbeats VALUES ('gw', 7, 1, 2, '', 'there')")
+        assert home.db.claims() == [
+            Claim("compression", "s", "me", NOW, NOW + 60),
+            Claim("turn", "s", "you", 1.0, 2.0),
+            Claim("gateway", None, "gw", 2.0, None, 7, "there"),
+        ]
+        assert home.db.health_facts().claims == tuple(home.db.claims())
+
+
+# -- how it is read ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schema", ["own", *SCHEMAS])
+def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> None:
+    path = home_path / "state.db"
+    if schema == "own":
+        own_database(path)
+    else:
+        hermes_database(path, schema)
+    fill(path, 4, 4)
+    with SessionDB(path) as db:
+        steps = [
+            step
+            for block in (inventory.SQL["count_messages"], orphans_of_messages())
+            for step in plan(db, block)
+            if "messages" in step or "counted" in step
+        ]
+    # Only for those that are inactive is a row looked at, where no index says which are compacted.
+    inexact = [step for step in steps if COVERING not in step]
+    assert all("(session_id=? AND active=?)" in step for step in inexact)
+    assert len(inexact) == (schema != 16)
+    assert not any("TEMP B-TREE" in step for step in steps)
+    # Where there is nothing like it, that nothing is compacted is told once, without a look.
+    assert sum(step.startswith("SCAN messages") for step in steps) == (schema == 16)
+
+
+def orphans_of_messages() -> str:
+    return facts.SQL["list_orphans"].format(
+        table="messages", column="session_id", last_at="max(timestamp)"
+    )
+
+
+def plan(db: SessionDB, block: str) -> list[str]:
+    return db._read(
+        lambda handle: [
+            row[3] for row in handle.values(f"EXPLAIN QUERY PLAN {handle.sql(block)}", {"most": 1})
+        ]
+    )

@@ -1,0 +1,132 @@
+"""The trash is listed, and emptied by a plan that names what goes and that it never comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core.errors import Conflict, InvalidInput, NotFound
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Kept
+from session_core.maintenance.trash import NO_UNDO, Cleared, Trash
+from tests.homes import own_database
+from tests.maintenance.homes import DAY, Clock
+
+COUNT = 3
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(home_path: Path, clock: Clock) -> Iterator[Ledger]:
+    """A ledger with three batches, a day after each other."""
+    own_database(home_path / "state.db")
+    with Ledger(StateFolder(home_path / "state.db"), clock=clock) as ledger:
+        for number in range(COUNT):
+            batch = ledger.add_batch("prune sessions")
+            ledger.prepare(f"s-{number}", batch.id, [Kept("row", [number] * 1000)])
+            ledger.done(f"s-{number}", None)
+            clock.now += DAY
+        yield ledger
+
+
+@pytest.fixture
+def trash(ledger: Ledger, clock: Clock) -> Trash:
+    return Trash(ledger, client="test", clock=clock)
+
+
+def ids(trash: Trash) -> list[str]:
+    return [each.id for each in trash.batches().items]
+
+
+def planned(trash: Trash, days: float | None) -> str:
+    handle = trash.plan(days).plan
+    assert handle is not None
+    return handle
+
+
+def test_what_can_be_brought_back_is_listed_in_pages(trash: Trash):
+    first = trash.batches(2)
+    rest = trash.batches(2, first.next_cursor)
+    assert [each.id for each in first.items + rest.items] == ids(trash)
+    assert (len(ids(trash)), rest.next_cursor) == (COUNT, None)
+
+
+def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
+    before = ids(trash)
+    plan = trash.plan(1.5)
+    assert plan.warnings == (NO_UNDO,)
+    assert [each.id for each in plan.items] == [before[2], before[1]]
+    assert [each.why for each in plan.items] == [
+        "prune sessions of 1, 3 days ago",
+        "prune sessions of 1, 2 days ago",
+    ]
+    assert plan.count == 2
+    assert plan.bytes.won_now > 0
+    assert ids(trash) == before
+
+
+def test_a_plan_empties_exactly_what_it_names(trash: Trash, ledger: Ledger, clock: Clock):
+    before = ids(trash)
+    plan = trash.plan(1.5)
+    clock.now += DAY * 0.9  # by now the third is as old
+    done = trash.apply(str(plan.plan))
+    assert done == Cleared("applied", str(plan.plan), 2, plan.bytes.won_now, 0)
+    assert ids(trash) == before[:1]
+    with pytest.raises(Conflict, match="cannot be undone any more"):
+        ledger.undoable(before[2])
+
+
+def test_without_an_age_only_what_has_expired_goes(trash: Trash, clock: Clock):
+    assert trash.plan().outcome == "nothing"
+    clock.now += 27.5 * DAY  # the first is 30 days old
+    plan = trash.plan()
+    assert [each.why for each in plan.items] == ["prune sessions of 1, 30 days ago; it has expired"]
+    assert trash.apply(str(plan.plan)).removed == 1
+
+
+def test_an_age_of_nothing_is_all_of_it_and_gives_its_room_back(trash: Trash, ledger: Ledger):
+    trash.apply(planned(trash, 0))
+    assert ids(trash) == []
+    assert ledger.bytes_used() == 0
+    assert trash.plan(0).outcome == "nothing"
+
+
+def test_a_plan_that_is_stopped_is_gone_on_with(trash: Trash):
+    handle = planned(trash, 0)
+    asked = iter([False, True])
+    half = trash.apply(handle, stop=lambda: next(asked))
+    assert (half.outcome, half.removed, half.remaining) == ("partial", 1, 2)
+    assert trash.apply(handle, for_s=0).outcome == "partial"
+    assert trash.apply(handle).removed == COUNT
+
+
+def test_a_finished_plan_answers_what_it_came_to(trash: Trash, ledger: Ledger):
+    handle = planned(trash, 0)
+    done = trash.apply(handle)
+    batch = ledger.add_batch("prune sessions")
+    ledger.prepare("s-new", batch.id, [Kept("row", 1)])
+    ledger.done("s-new", None)
+    assert trash.apply(handle) == done
+    assert ids(trash) == [batch.id]
+
+
+def test_a_plan_of_another_kind_is_not_applied(trash: Trash, ledger: Ledger):
+    with pytest.raises(InvalidInput, match="compress"):
+        trash.apply(ledger.add_plan("compress", [], {}).handle)
+    with pytest.raises(NotFound):
+        trash.apply("p-none")
+
+
+def test_what_was_emptied_is_in_the_log(trash: Trash, ledger: Ledger):
+    handle = planned(trash, 0)
+    done = trash.apply(handle)
+    (line,) = ledger.audited().items
+    assert (line.client, line.what, line.plan) == ("test", "prune trash", handle)
+    assert line.counts == {"removed": COUNT, "bytes": done.bytes}

@@ -1,0 +1,171 @@
+"""The index is merged in steps, and the file written anew only where nobody else has it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from session_core import SessionDB, StorageFull
+from session_core.errors import InvalidInput
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.maintenance.reclaim import NO_UNDO, Reclaim
+from tests.homes import fill, hermes_database, own_database
+from tests.maintenance.changing import live_gateway
+
+HOLD = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM sessions');"
+HOLD += "print('open', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture(params=["own", 22, 30], ids=str)
+def db(home_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
+    """A home most of which was deleted."""
+    path = home_path / "state.db"
+    own_database(path) if request.param == "own" else hermes_database(path, request.param)
+    fill(path, 40, 20)
+    with SessionDB(path) as db:
+        db.delete_sessions([f"fill_0_{number:05}" for number in range(38)])
+        yield db
+
+
+@pytest.fixture
+def ledger(db: SessionDB) -> Iterator[Ledger]:
+    with Ledger(StateFolder(db.path)) as ledger:
+        yield ledger
+
+
+@pytest.fixture
+def reclaim(db: SessionDB, ledger: Ledger) -> Reclaim:
+    return Reclaim(db, ledger, client="test")
+
+
+@contextmanager
+def held(path: Path) -> Iterator[int]:
+    """Let another process have the file open."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        yield holder.pid
+        holder.communicate(b"")
+
+
+def planned(reclaim: Reclaim) -> str:
+    handle = reclaim.plan().plan
+    assert handle is not None
+    return handle
+
+
+def test_room_is_won_and_what_is_found_stays_the_same(reclaim: Reclaim, db: SessionDB):
+    before = db.search("deploy").hits
+    rows = [db.get_messages(each.id) for each in db.inventory()]
+    done = reclaim.apply(planned(reclaim))
+    assert (done.outcome, done.vacuumed, done.warnings) == ("applied", True, ())
+    assert done.after_bytes < done.before_bytes / 2
+    assert db.sizes().db + db.sizes().wal == done.after_bytes
+    assert [db.get_messages(each.id) for each in db.inventory()] == rows
+    assert db.search("deploy").hits == before != []
+
+
+def test_a_plan_says_what_is_won_and_that_it_has_no_undo(reclaim: Reclaim, db: SessionDB):
+    plan = reclaim.plan()
+    assert plan.warnings == (NO_UNDO,)
+    assert plan.bytes.won_now == db.sizes().free > 0
+    assert plan.bytes.needed_now > 0
+    assert [each.id for each in plan.items] == ["index"]
+
+
+def test_beside_another_holder_the_index_is_merged_and_who_to_stop_is_said(
+    reclaim: Reclaim, db: SessionDB
+):
+    with held(db.path) as pid:
+        plan = reclaim.plan()
+        assert plan.bytes.won_now == 0
+        assert f"pid {pid}" in plan.warnings[1]
+        size = db.path.stat().st_size
+        done = reclaim.apply(str(plan.plan))
+        assert (done.outcome, done.vacuumed) == ("applied", False)
+        assert f"pid {pid}" in done.warnings[0]
+        assert "stop that" in done.warnings[0]
+        assert db.path.stat().st_size >= size
+    assert not db.optimize_step()
+
+
+def test_beside_a_live_gateway_the_file_stays(reclaim: Reclaim, db: SessionDB):
+    with live_gateway(SimpleNamespace(folder=db.path.parent)):
+        done = reclaim.apply(planned(reclaim))
+    assert (done.vacuumed, "a gateway" in done.warnings[0]) == (False, True)
+
+
+def test_the_index_is_merged_until_there_is_no_more_to_do(
+    reclaim: Reclaim, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+):
+    more = iter([True, True, False])
+    monkeypatch.setattr(db, "optimize_step", lambda: next(more))
+    assert reclaim.apply(planned(reclaim)).outcome == "applied"
+    assert list(more) == []
+
+
+def test_without_room_on_the_disk_that_is_said(
+    reclaim: Reclaim, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+):
+    def full() -> None:
+        raise StorageFull("a vacuum needs room")
+
+    monkeypatch.setattr(db, "vacuum", full)
+    done = reclaim.apply(planned(reclaim))
+    assert (done.outcome, done.warnings) == ("applied", ("a vacuum needs room",))
+
+
+def test_a_run_that_is_stopped_is_gone_on_with(reclaim: Reclaim, db: SessionDB):
+    handle = planned(reclaim)
+    said: list[tuple[str, float]] = []
+    half = reclaim.apply(handle, progress=lambda *told: said.append(told), stop=lambda: bool(said))
+    assert (half.outcome, half.vacuumed, [what for what, _ in said]) == (
+        "partial",
+        False,
+        ["merging the search index"],
+    )
+    assert reclaim.apply(handle, for_s=0).outcome == "partial"
+    done = reclaim.apply(handle, progress=lambda *told: said.append(told))
+    assert (done.outcome, said[-1]) == ("applied", ("writing the database anew", 1.0))
+
+
+def test_a_finished_plan_answers_what_it_came_to(reclaim: Reclaim, ledger: Ledger):
+    handle = planned(reclaim)
+    done = reclaim.apply(handle)
+    assert reclaim.apply(handle) == done
+    assert len(ledger.audited().items) == 1
+
+
+def test_there_is_nothing_to_undo_and_a_line_in_the_log(reclaim: Reclaim, ledger: Ledger):
+    handle = planned(reclaim)
+    done = reclaim.apply(handle)
+    assert ledger.batches().items == []
+    (line,) = ledger.audited().items
+    assert (line.what, line.plan, line.client) == ("prune index", handle, "test")
+    assert line.counts == {"before": done.before_bytes, "after": done.after_bytes, "vacuum": True}
+
+
+def test_a_file_without_free_pages_is_not_written_anew(reclaim: Reclaim, db: SessionDB):
+    reclaim.apply(planned(reclaim))
+    done = reclaim.apply(planned(reclaim))
+    assert (done.vacuumed, done.warnings) == (False, ())
+
+
+def test_a_plan_of_another_kind_is_not_applied(reclaim: Reclaim, ledger: Ledger):
+    with pytest.raises(InvalidInput, match="prune trash"):
+        reclaim.apply(ledger.add_plan("prune trash", [], {}).handle)
+
+
+def test_where_there_is_no_file_there_is_nothing_to_win(tmp_path: Path):
+    path = tmp_path / "none" / "state.db"
+    with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
+        assert Reclaim(db, ledger, client="test").plan().outcome == "nothing"
