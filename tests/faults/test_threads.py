@@ -70,6 +70,15 @@ def test_a_file_that_is_gone_is_not_taken_for_an_empty_home(db, home):
         db.get_messages("chat")
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Ctrl-C interrupts, as it does not in what a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_a_caller_that_is_interrupted_while_it_waits_stops_nobody_else(db, pool):
     with _held(db, pool):
         main = threading.get_ident()
