@@ -6,6 +6,7 @@ with `in` first, which is a memory search, and gone through only where that foun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from session_core.state import searchable
@@ -90,3 +91,15 @@ def needle(node: Node) -> str:
     if isinstance(node, And):
         return max(map(needle, node.parts), key=len)
     return ""
+
+
+def begins(needle: str) -> Callable[[str], bool]:
+    """Return a test whether a folded needle stands at the beginning of a word."""
+
+    def test(folded: str) -> bool:
+        at = folded.find(needle)
+        while at > 0 and searchable.is_joined(folded[at - 1]):
+            at = folded.find(needle, at + 1)
+        return at >= 0
+
+    return test

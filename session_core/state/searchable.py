@@ -1,9 +1,10 @@
 r"""The text by which a message is found, and how it is cut into words: the same for every engine.
 
-It is what a person would read, the name of a tool and the values of its arguments. Scripts that
-are written without spaces (and emoji) have every character as a word, so that a piece of any length
-is a phrase. Folding makes spellings equal in every script: case, accents and points, composed or
-not, wide or narrow. Vowels that are written as marks stay.
+It is what a person would read, the name of a tool and the values of its arguments, and the ids of
+tool calls, which nobody is shown. Scripts that are written without spaces (and emoji) have every
+character as a word, so that a piece of any length is a phrase. Folding makes spellings equal in
+every script: case, accents and points, composed or not, wide or narrow. Vowels that are written as
+marks stay.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from session_core.state.content import MARKER, decode, decode_json, plain_text
@@ -41,6 +43,9 @@ _MARKS = ("Mn", "Mc", "Co")
 _SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _NUKTA, _POINTS, _ACCENTS = 7, range(10, 37), 202
 """Classes of marks that a reader may leave out; vowels and voicing have others."""
+
+_ID = re.compile("(^|_)id$")
+"""What a tool call has its ids under, of which there may be one for each side."""
 
 _LEAF_MAX = 4096
 """A longer value without a space is data (an image, a key), not text."""
@@ -82,12 +87,23 @@ _SPACED = _Spaced()
 
 def of(content: Any, tool_name: Any, tool_calls: Any) -> str:
     """Return the text by which a stored row is found."""
+    shown, ids = parts(content, tool_name, tool_calls)
+    return f"{shown}\n{ids}" if ids else shown
+
+
+def parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str, str]:
+    """Return of it what a person would read, and the ids."""
     text = _content_text(content)
     if tool_name:
         text = f"{text}\n{plain_text(tool_name)}" if text else plain_text(tool_name)
-    if tool_calls:
-        text = "\n".join(filter(None, (text, *_call_texts(plain_text(tool_calls)))))
-    return text
+    if not tool_calls:
+        return text, ""
+    stored = plain_text(tool_calls)
+    calls = decode_json(stored)
+    if not isinstance(calls, list):
+        return "\n".join(filter(None, (text, stored))), ""
+    shown = "\n".join(filter(None, (text, *chain.from_iterable(map(_call_texts, calls)))))
+    return shown, "\n".join(chain.from_iterable(map(_call_ids, calls)))
 
 
 def fold(text: str) -> str:
@@ -150,26 +166,31 @@ def _content_text(content: Any) -> str:
     return text
 
 
-def _call_texts(stored: str) -> Iterator[str]:
-    calls = decode_json(stored)
-    if not isinstance(calls, list):
-        yield stored
+def _call_texts(call: Any) -> Iterator[str]:
+    if not _is_call(call):
+        yield from _leaves(call)
         return
-    for call in calls:
-        function = call.get("function") if isinstance(call, Mapping) else None
-        if not isinstance(function, Mapping):
-            yield from _leaves(call)
-            continue
-        name, arguments = function.get("name"), function.get("arguments")
-        if isinstance(name, str):
-            yield name
-        if isinstance(arguments, str):
-            try:
-                arguments = json.loads(arguments)
-            except ValueError:
-                yield str(arguments)
-                continue
-        yield from _leaves(arguments)
+    name, arguments = call["function"].get("name"), call["function"].get("arguments")
+    if isinstance(name, str):
+        yield name
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            yield str(arguments)
+            return
+    yield from _leaves(arguments)
+
+
+def _call_ids(call: Any) -> Iterator[str]:
+    if _is_call(call):
+        found = (str(value) for key, value in call.items() if _ID.search(key) and value)
+        yield from dict.fromkeys(found)
+
+
+def _is_call(call: Any) -> bool:
+    """Whether it is a tool call as everybody writes it."""
+    return isinstance(call, Mapping) and isinstance(call.get("function"), Mapping)
 
 
 def _leaves(value: Any, depth: int = 0) -> Iterator[str]:

@@ -116,13 +116,42 @@ def test_how_content_is_stored_is_not_found(db: StateDatabase, query: str) -> No
     assert db.search(f'"{query}"').hits == []
 
 
+CALLED = {
+    "id": "call_Qx7-Zt9",
+    "call_id": "call_Qx7-Zt9",
+    "response_item_id": "fc_00aB",
+    "type": "function",
+    "function": {
+        "name": "run_query",
+        "arguments": '{"path": "orders.sql", "note": "first\\nsecond \\u5927\\u962a"}',
+    },
+}
+
+OTHER_IDS = dict.fromkeys(("id", "call_id", "response_item_id"), "call_other")
+
+
 @pytest.mark.parametrize("query", ["run_query", "orders.sql", "大阪", "second"])
 def test_a_tool_call_is_found_by_its_name_and_its_arguments(db: StateDatabase, query: str) -> None:
-    arguments = '{"path": "orders.sql", "note": "first\\nsecond \\u5927\\u962a"}'
-    function = {"name": "run_query", "arguments": arguments}
-    calls = [{"id": "c1", "type": "function", "function": function}]
-    message_id = say(db, "one", None, "assistant", tool_calls=calls)
+    message_id = say(db, "one", None, "assistant", tool_calls=[CALLED])
     assert ids(db.search(query)) == [message_id]
+
+
+@pytest.mark.parametrize("query", ["call_Qx7-Zt9", "CALL_qx7*", "Zt9", "fc_00aB", "look Qx7"])
+def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, query: str) -> None:
+    say(db, "other", "We look and call.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
+    message_id = say(db, "one", "We look.", "assistant", tool_calls=[CALLED])
+    long = say(db, "one", "We look here. " * 50, "assistant", tool_calls=[CALLED])
+    first, second = sorted(db.search(query, per="message").hits, key=lambda hit: hit.message_id)
+    assert (first.message_id, second.message_id) == (message_id, long)
+    assert first.snippet == "We look. run_query orders.sql first second 大阪"
+    assert second.snippet.startswith("We look here. We look here. ")
+
+
+@pytest.mark.parametrize("needle", ["l_Qx7-Z", "00ab", "c_0"])
+def test_a_piece_of_the_id_of_a_tool_call_is_found(db: StateDatabase, needle: str) -> None:
+    say(db, "other", "We look.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
+    message_id = say(db, "one", "We look.", "assistant", tool_calls=[CALLED])
+    assert found_by(db, needle, mode="substring") == {message_id}
 
 
 def test_a_tool_result_is_found_by_the_name_of_its_tool(db: StateDatabase) -> None:
@@ -399,6 +428,19 @@ def test_a_cursor_of_another_search_is_invalid(db: StateDatabase, change: Any) -
         db.search("ledger", cursor="nonsense")
 
 
+@pytest.mark.parametrize("name", ["source", "roles"])
+def test_a_cursor_is_valid_for_the_same_filters_in_another_order(
+    db: StateDatabase, name: str
+) -> None:
+    message_ids = [say(db, f"s{number}", "ledger") for number in range(3)]
+    values = ["cli", "user", "telegram"]
+    first = db.search("ledger", limit=1, **{name: values})
+    again = {name: [*reversed(values), "cli"]}
+    second = db.search("ledger", cursor=first.next_cursor, **again)
+    found = ids(first) + ids(second)
+    assert sorted(found) == message_ids
+
+
 @pytest.mark.parametrize(
     "options", [{"mode": "fuzzy"}, {"per": "word"}, {"limit": 0}, {"status": "lost"}]
 )
@@ -462,6 +504,22 @@ def test_a_flag_that_a_stranger_flipped_counts_at_once(
     assert found_by(db, "ledger") == {message_id}
     strange_flags(strange, message_id)
     assert db.search("ledger").hits == []
+
+
+@pytest.mark.parametrize("odd", [0, -1, -4000, -(2**63), 2**62, 2**63 - 1])
+def test_a_message_of_any_id_is_found_on_every_page(
+    db: StateDatabase, strange: Callable[..., int], odd: int
+) -> None:
+    row = "INSERT INTO messages (id, session_id, role, content, timestamp)"
+    say(db, "one", "nothing")
+    strange(f"{row} VALUES (?, 'one', 'user', 'the ledger 数据库', 5.0)", odd)
+    strange(f"{row} VALUES (77, 'one', 'user', 'the ledger 数据库', 5.0)")
+    for query in ("ledger", "led*", "数据", "what is the ledger for?", "nowhere ledger"):
+        assert found_by(db, query) == {odd, 77}, query
+    assert found_by(db, "edge", mode="substring") == {odd, 77}
+    first = db.search("ledger", per="message", limit=1, session="one")
+    second = db.search("ledger", per="message", session="one", cursor=first.next_cursor)
+    assert ids(first) + ids(second) == sorted((odd, 77), reverse=True)
 
 
 def test_a_plain_string_is_no_list_of_sources_or_roles(db: StateDatabase) -> None:

@@ -138,7 +138,29 @@ REQUIREMENTS = {
         "search_is_filtered_by_project",
     ),
     "search:pages": of(
-        "issue 2", "Pages hold every hit once.", _SEARCH, "pages_hold_every_hit_once"
+        "issue 2",
+        "Pages hold every hit once; a cursor is valid for equal filters, whatever their order.",
+        _SEARCH,
+        "pages_hold_every_hit_once",
+        "a_cursor_is_valid_for_the_same_filters_in_another_order",
+        "a_message_of_any_id_is_found_on_every_page",
+    ),
+    "search:calls": of(
+        "hermes 3.4",
+        "A tool call is found by its name, its arguments and its ids, which no snippet shows.",
+        _SEARCH,
+        "a_tool_call_is_found_by_its_name_and_its_arguments",
+        "a_tool_call_is_found_by_its_ids_which_are_not_shown",
+        "a_piece_of_the_id_of_a_tool_call_is_found",
+    ),
+    "search:layouts": of(
+        "issue 2; hermes 11",
+        "What an index of Hermes hides or leaves out is found in every schema.",
+        "state/test_search_hermes",
+        "what_a_tool_said_is_found",
+        "encoded_text_is_found",
+        "a_word_between_han_characters_is_found",
+        "a_message_of_any_id_is_found",
     ),
     "search:chains": of(
         "issue 2; design 5",

@@ -30,8 +30,16 @@ def filled(path: Path, schema: int, **options: Any) -> Iterator[Any]:
 
 
 def found(path: Path, query: str, **options: Any) -> list[int]:
+    """Return what all pages of a search hold."""
+    ids: list[int] = []
+    cursor = None
     with SessionDB(path, read_only=True) as db:
-        return sorted(hit.message_id for hit in db.search(query, per="message", **options).hits)
+        while True:
+            answer = db.search(query, per="message", cursor=cursor, **options)
+            ids += [hit.message_id for hit in answer.hits]
+            cursor = answer.next_cursor
+            if cursor is None:
+                return sorted(ids)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -62,6 +70,24 @@ def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
         one = add_message(connection, "s", "user", [{"type": "text", "text": text}])
         add_message(connection, "s", "user", [{"type": "text", "text": "else"}])
     assert found(path, query) == [one]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("query", ["deploy", "DEPLOY ledger"])
+def test_a_word_between_han_characters_is_found(path: Path, schema: int, query: str) -> None:
+    text = "把deploy了的ledger库"
+    calls = '[{"function": {"name": "run", "arguments": "先deploy后ledger吧"}}]'
+    with filled(path, schema) as connection:
+        add_session(connection, "job", source="cron")
+        ids = [
+            add_message(connection, "s", "tool", text, tool_name="terminal"),
+            add_message(connection, "s", "user", text),
+            add_message(connection, "s", "assistant", None, tool_calls=calls),
+            add_message(connection, "job", "assistant", text),
+        ]
+        add_message(connection, "s", "tool", "部署deployed完成")
+    assert found(path, query) == ids
+    assert found(path, query, limit=1) == ids
 
 
 @pytest.mark.parametrize("sign", ["\ue000", "\u0378", "\U00040000"])
@@ -184,6 +210,21 @@ def test_a_damaged_index_is_made_up_for(path: Path) -> None:
     assert found(path, "deploy") == [one]
     assert found(path, "数据库") == [one]
     assert found(path, "eplo", mode="substring") == [one]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_message_of_any_id_is_found(path: Path, schema: int, indexed: bool) -> None:
+    odd = [-(2**63), -70_000, 0, 1, 300_000, 2**63 - 1]
+    with filled(path, schema) as connection:
+        if not indexed:
+            connection.execute("DROP TABLE messages_fts")
+            connection.execute("DROP TRIGGER messages_fts_insert")
+        for number in odd:
+            add_message(connection, "s", "tool", "deploy 数据库", id=number)
+    for query in ("deploy", "dep*", "数据", "数据库", "did anybody deploy it?"):
+        assert found(path, query) == odd, query
+    assert found(path, "eplo", mode="substring") == odd
 
 
 def test_null_flags_of_older_homes_are_live(path: Path) -> None:

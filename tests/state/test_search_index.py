@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import index, search_any, search_rows
+from session_core.state.sqlite import index, search_any, search_rows, search_tail, writer
 from tests.homes import connect
 
 
@@ -45,7 +45,7 @@ def say_as_a_stranger(path: Path, *texts: str) -> None:
 
 
 def mark(db: SessionDB) -> int:
-    return db._read(index.indexed_to)
+    return max(0, db._read(index.indexed_to))
 
 
 def found(db: SessionDB, query: str, **options: Any) -> list[int]:
@@ -82,7 +82,10 @@ def test_appending_indexes_in_batches_behind_itself(db: SessionDB) -> None:
     assert len(postings(db, "ledger")) == index.LAG
 
 
-def test_many_messages_at_once_are_indexed_at_once(db: SessionDB, home_path: Path) -> None:
+def test_many_messages_at_once_are_indexed_at_once(
+    db: SessionDB, home_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_AFTERWARDS_S", 60)
     ids = say(db, "ledger first", *["plain"] * 10_000, "ledger last")
     assert mark(db) == ids[-1]
     assert found(db, "ledger") == [ids[0], ids[-1]]
@@ -261,7 +264,7 @@ def test_a_tail_too_long_to_keep_is_read_in_parts(
     say(db, *["plain"] * 40)
     settle(db)
     monkeypatch.setattr(index, "LAG", 1_000_000)
-    monkeypatch.setattr(search_rows, "_TAIL_ROWS", 10)
+    monkeypatch.setattr(search_tail, "_MOST_ROWS", 10)
     monkeypatch.setattr(search_rows, "SIEVED", 20)
     ids = say(db, "ledger", *["plain"] * 60)
     cursor, pages = None, 0
@@ -299,6 +302,23 @@ def test_one_giant_conversation_does_not_hide_the_others(db: SessionDB) -> None:
     hits = db.search("ledger", limit=13).hits
     assert {hit.session_id for hit in hits} == {"s", *(f"old{number}" for number in range(12))}
     assert between in [hit.message_id for hit in hits]
+
+
+def test_a_home_that_was_indexed_without_ids_of_tool_calls_finds_them(
+    db: SessionDB, home_path: Path
+) -> None:
+    calls = [{"id": "call_Qx7", "type": "function", "function": {"name": "run"}}]
+    db.append_messages("s", [{"role": "assistant", "content": "look", "tool_calls": calls}])
+    settle(db)
+    with connect(home_path / "state.db") as stranger:
+        stranger.execute("UPDATE state_meta SET key = 'mcp_sessions_folded_to' WHERE value = '1'")
+        stranger.execute("INSERT INTO ms_index(ms_index) VALUES ('delete-all')")
+        stranger.execute("INSERT INTO ms_index(rowid, body) VALUES (1, 'look run')")
+    with SessionDB(home_path / "state.db") as fresh:
+        assert found(fresh, "call_Qx7") == [1]
+        settle(fresh)
+        assert postings(fresh, "qx7") == postings(fresh, "look") == [1]
+        assert found(fresh, "call_Qx7") == [1]
 
 
 def test_half_an_index_of_the_size_of_the_text(db: SessionDB, home_path: Path) -> None:

@@ -198,9 +198,10 @@ def translate(error: Exception, path: Path) -> SessionError:
 
     Its text is looked at and never passed on: it may hold what a row says.
     """
-    if isinstance(error, UnicodeDecodeError):  # what SQLite says itself has a damaged name in it
-        return _corrupt(path, name_of(error))
     text = str(error)
+    # What SQLite says itself may have a damaged name in it; Python 3.10 leaves such a text out.
+    if isinstance(error, UnicodeDecodeError) or not text:
+        return _corrupt(path, name_of(error))
     for phrases, make in _TRANSLATIONS:
         if text.startswith(phrases):
             return cast("SessionError", make(path, name_of(error)))

@@ -9,5 +9,8 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND session_id = :session
 SELECT max(id) FROM messages
 WHERE session_id = :session AND id NOT IN (SELECT value FROM json_each(:ids))
 
+-- name: is_any_there
+SELECT EXISTS (SELECT 1 FROM messages WHERE id IN (SELECT value FROM json_each(?)))
+
 -- name: move_last
 UPDATE sessions SET rowid = (SELECT max(rowid) FROM sessions) + 1 WHERE id = ?

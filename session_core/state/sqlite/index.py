@@ -20,7 +20,9 @@ from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("indexing")
 
-MAX_ID = 2**63 - 1
+MIN_ID, MAX_ID = -(2**63), 2**63 - 1
+NOTHING = MIN_ID - 1
+"""The mark of an index that has no message."""
 
 LAG = 1000
 """With so many messages above the mark the index is brought up to date."""
@@ -42,10 +44,10 @@ def is_ours(handle: Handle) -> bool:
 
 
 def indexed_to(handle: Handle) -> int:
-    """Return the highest message that the index has."""
+    """Return the highest message that the index has, NOTHING if it has none."""
     mark = handle.cache.get(_MARK)
     if mark is None:
-        mark = handle.cache[_MARK] = int(handle.value(SQL["get_mark"]) or 0)
+        mark = handle.cache[_MARK] = int(handle.value(SQL["get_mark"]) or NOTHING)
     return int(mark)
 
 
@@ -56,19 +58,25 @@ def top(handle: Handle) -> int:
 
 def tail(handle: Handle, above: int, count: int) -> Iterator[Row]:
     """Return messages with what an index has of them, in order."""
-    return handle.connection.execute(SQL["list_tail"], (above, count))
+    if above == MAX_ID:
+        return iter(())
+    return handle.connection.execute(SQL["list_tail"], (above + 1, count))
 
 
 def is_behind(handle: Handle) -> bool:
     """Whether so many messages are above the mark that reading them takes long."""
-    return is_ours(handle) and top(handle) - indexed_to(handle) >= LAG
+    return is_ours(handle) and top(handle) >= _due_at(handle)
+
+
+def _due_at(handle: Handle) -> int:
+    return max(indexed_to(handle), 0) + LAG
 
 
 def appended(handle: Handle, last_id: int) -> None:
     """Note, in their transaction, that messages were appended."""
     due = handle.cache.get(_DUE)
     if due is None:
-        due = indexed_to(handle) + LAG if is_ours(handle) else float("inf")
+        due = _due_at(handle) if is_ours(handle) else float("inf")
         handle.cache[_DUE] = due
     if last_id >= due:
         handle.due = True
@@ -84,13 +92,14 @@ def catch_up(handle: Handle) -> bool:
     rows = list(_bounded(tail(handle, indexed_to(handle), _BATCH)))
     if not rows:
         return False
-    if not indexed_to(handle):
+    if indexed_to(handle) == NOTHING:
         # A home that was indexed in an earlier way has another mark, and words of that way.
         handle.run(SQL["empty_index"])
     _feed(handle, "add_text", rows)
     mark = rows[-1][0]
     handle.run(SQL["set_mark"], (str(mark),))
-    handle.cache |= {_MARK: mark, _DUE: mark + LAG}
+    handle.cache[_MARK] = mark
+    handle.cache[_DUE] = _due_at(handle)
     return len(rows) == _BATCH or _size(rows) >= _BATCH_CHARACTERS
 
 
@@ -105,7 +114,7 @@ def remember(handle: Handle, ids: Sequence[int]) -> None:
 
 
 def _each(handle: Handle, ids: Sequence[int], block: str) -> None:
-    if not is_ours(handle):
+    if not is_ours(handle) or indexed_to(handle) == NOTHING:
         return
     for start in range(0, len(ids), _CHUNK):
         chunk = json.dumps(list(ids[start : start + _CHUNK]))

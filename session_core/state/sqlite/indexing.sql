@@ -1,8 +1,8 @@
 -- name: get_mark
-SELECT value FROM state_meta WHERE key = 'mcp_sessions_folded_to'
+SELECT value FROM state_meta WHERE key = 'mcp_sessions_found_to'
 
 -- name: set_mark
-INSERT INTO state_meta VALUES ('mcp_sessions_folded_to', ?)
+INSERT INTO state_meta VALUES ('mcp_sessions_found_to', ?)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
 -- name: empty_index
@@ -12,7 +12,7 @@ INSERT INTO ms_index(ms_index) VALUES ('delete-all')
 SELECT max(coalesce(max(id), 0), 0) FROM messages
 
 -- name: list_tail
-SELECT id, content, tool_name, tool_calls FROM messages WHERE id > ? ORDER BY id LIMIT ?
+SELECT id, content, tool_name, tool_calls FROM messages WHERE id >= ? ORDER BY id LIMIT ?
 
 -- name: list_rows
 SELECT id, content, tool_name, tool_calls FROM messages

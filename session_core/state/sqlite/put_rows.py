@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 
 from session_core import driver
 from session_core.models import Misfit, Put, Raw
-from session_core.state.sqlite import blocks, index, removal, stored, trigram
+from session_core.state.sqlite import blocks, images, index, removal, stored, trigram
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.images import MESSAGES, SESSIONS
 from session_core.state.sqlite.stored import Link, Row, Shape
@@ -78,7 +79,8 @@ class Table:
             return
         sessions = dict.fromkeys(row[self._names.index("session_id")] for row in self._rows)
         with removal.keeping(self._handle, sessions):
-            self._put_rows()
+            if not self._put_at_once():
+                self._put_rows()
         for session_id in sessions if self._new else ():
             self._handle.touched(session_id)
             if session_id not in self._report.sessions:
@@ -100,9 +102,9 @@ class Table:
 
     def finish(self) -> None:
         """Set right what triggers have made otherwise, and tell the search index."""
-        for key, values in self._new.items():
-            if None not in key:
-                self._set_right(key, values)
+        for key in self._made_otherwise():
+            self._set_right(key, self._new[key])
+        for values in self._new.values():
             if self._shape.table == SESSIONS:
                 self._handle.touched(values["id"])
         if self._shape.table == MESSAGES and self._new:
@@ -111,6 +113,44 @@ class Table:
             trigram.mend(self._handle, odd)
             index.remember(self._handle, ids)
             index.appended(self._handle, max(ids))
+
+    def _put_at_once(self) -> bool:
+        """Insert messages of which none is there yet, unless something about one is unusual."""
+        if not self._rows:
+            return False
+        place = self._names.index("id")
+        new = {(row[place],): dict(zip(self._names, row, strict=True)) for row in self._rows}
+        ids = json.dumps([row_id for (row_id,) in new])
+        if len(new) < len(self._rows) or self._handle.value(SQL["is_any_there"], (ids,)):
+            return False
+        self._handle.run("SAVEPOINT at_once")
+        try:
+            stored.insert_all(self._handle, self._shape.table, self._names, self._rows)
+        except driver.library().IntegrityError:
+            if not self._handle.connection.in_transaction:
+                raise
+            self._handle.run("ROLLBACK TO at_once")
+            return False
+        finally:
+            if self._handle.connection.in_transaction:
+                self._handle.run("RELEASE at_once")
+        self._new, self._known = new, set(new)
+        self._report.inserted += len(new)
+        return True
+
+    def _made_otherwise(self) -> list[Row]:
+        """Return the keys of new rows that may not stand as they were given."""
+        keys = [key for key in self._new if None not in key]
+        if self._shape.table != MESSAGES or tuple(self._names) != self._shape.columns:
+            return keys
+        place = self._names.index("id")
+        found = images.messages(self._handle, self._shape, [key[0] for key in keys])
+        there = {(row[place],): row for row in found}
+        return [
+            key
+            for key in keys
+            if not stored.same(there.get(key, ()), tuple(self._new[key].values()))
+        ]
 
     def _put_rows(self) -> None:
         for row in self._rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 
 from session_core.errors import InvalidInput
 from session_core.models import Images, Misfit, Put
@@ -17,6 +18,7 @@ from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.images import MESSAGES, SESSIONS
 from session_core.state.sqlite.put_rows import Report, Table
 from session_core.state.sqlite.store import Store
+from session_core.state.sqlite.stored import Row
 
 _ORDER = {SESSIONS: 1, MESSAGES: 3}
 
@@ -43,7 +45,8 @@ class Putting(Store):
 def put(handle: Handle, given: Sequence[Images]) -> Put:
     """Put rows back, in the open transaction."""
     report = Report()
-    ordered = sorted(given, key=lambda image: (not image.shared, _ORDER.get(image.table, 2)))
+    whole = _messages_together(given)
+    ordered = sorted(whole, key=lambda image: (not image.shared, _ORDER.get(image.table, 2)))
     with _links_later(handle):
         tables = [table for image in ordered for table in _prepared(handle, image, report)]
         for table in tables:
@@ -53,6 +56,19 @@ def put(handle: Handle, given: Sequence[Images]) -> Put:
         for table in tables:
             table.finish()
     return report.result()
+
+
+def _messages_together(given: Sequence[Images]) -> list[Images]:
+    """Have messages come by their ids: an index of Hermes writes all it has at each lower one."""
+    found = [image for image in given if image.table != MESSAGES or "id" not in image.columns]
+    several: dict[tuple[str, ...], list[Row]] = {}
+    for image in given:
+        if image.table == MESSAGES and "id" in image.columns:
+            several.setdefault(image.columns, []).extend(image.rows)
+    for columns, rows in several.items():
+        by_id = sorted(rows, key=itemgetter(columns.index("id")))
+        found.append(Images(MESSAGES, columns, tuple(by_id)))
+    return found
 
 
 @contextmanager

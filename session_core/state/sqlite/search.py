@@ -14,7 +14,7 @@ from session_core.errors import InvalidInput
 from session_core.models import Mode, Per, SearchResult
 from session_core.state import arguments, content, cursors
 from session_core.state import query as queries
-from session_core.state.sqlite import index, search_plan
+from session_core.state.sqlite import index, search_extent
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_request import Request
 from session_core.state.sqlite.search_run import Place, Run
@@ -22,7 +22,6 @@ from session_core.state.sqlite.store import Store
 
 MOST_HITS = 100
 _FIELDS = (str, int, int, int, int)
-_HIGHEST = 2**62
 _MALFORMED = "malformed cursor; take next_cursor of the page before as it is"
 
 
@@ -86,9 +85,9 @@ def _answer(handle: Handle, request: Request, place: Place | None, most: int) ->
     try:
         return Run(handle, request).answer(place, most)
     except driver.library().DatabaseError:
-        if handle.seen.get(search_plan.BROKEN):
+        if handle.seen.get(search_extent.BROKEN):
             raise
-        handle.seen[search_plan.BROKEN] = True
+        handle.seen[search_extent.BROKEN] = True
         return Run(handle, request).answer(place, most)
 
 
@@ -98,6 +97,9 @@ def _decode(request: Request, cursor: str) -> Place:
         raise InvalidInput(_MALFORMED)
     if not all(isinstance(value, kind) for value, kind in zip(position, _FIELDS, strict=True)):
         raise InvalidInput(_MALFORMED)
-    if not all(0 <= number < _HIGHEST for number in position[1:]):
+    if not all(index.MIN_ID <= number <= index.MAX_ID + 1 for number in position[1:]):
         raise InvalidInput(_MALFORMED)
-    return Place(*position)
+    place = Place(*position)
+    if place.skip < 0:
+        raise InvalidInput(_MALFORMED)
+    return place

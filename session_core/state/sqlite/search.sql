@@ -1,25 +1,31 @@
 -- name: get_time
 SELECT timestamp + 0.0 FROM messages WHERE id >= ? ORDER BY id LIMIT 1
 
+-- name: get_highest
+SELECT id FROM messages WHERE id BETWEEN :low AND :high ORDER BY id DESC LIMIT 1
+
+-- name: get_range
+SELECT (SELECT min(id) FROM messages), (SELECT max(id) FROM messages)
+
 -- name: get_session_range
 SELECT min(id), max(id), count(*) FROM messages WHERE session_id = ?
 
 -- name: list_own_ids
 SELECT json_group_array(rowid) FROM (
   SELECT rowid FROM ms_index
-  WHERE ms_index MATCH :match AND rowid < :below AND rowid >= :low
+  WHERE ms_index MATCH :match AND rowid BETWEEN :low AND :high
   ORDER BY rowid DESC LIMIT :count)
 
 -- name: list_word_ids
 SELECT json_group_array(rowid) FROM (
   SELECT rowid FROM messages_fts
-  WHERE messages_fts MATCH :match AND rowid < :below AND rowid >= :low
+  WHERE messages_fts MATCH :match AND rowid BETWEEN :low AND :high
   ORDER BY rowid DESC LIMIT :count)
 
 -- name: list_trigram_ids
 SELECT json_group_array(rowid) FROM (
   SELECT rowid FROM messages_fts_trigram
-  WHERE messages_fts_trigram MATCH :match AND rowid < :below AND rowid >= :low
+  WHERE messages_fts_trigram MATCH :match AND rowid BETWEEN :low AND :high
   ORDER BY rowid DESC LIMIT :count)
 
 -- name: list_passing
@@ -36,7 +42,7 @@ ORDER BY m.id DESC
 -- name: list_apart
 SELECT m.id, length(CAST(m.content AS BLOB))
 FROM messages m JOIN sessions s ON s.id = m.session_id
-WHERE m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1
+WHERE m.id BETWEEN :low AND :high AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC
 
 -- name: list_apart_texts
@@ -55,7 +61,7 @@ ORDER BY m.id DESC
 SELECT m.id, m.session_id, m.role, m.timestamp + 0.0, m.content, m.tool_name, m.tool_calls,
        {compacted}, s.source, s.title, s.parent_session_id, s.end_reason
 FROM messages m JOIN sessions s ON s.id = m.session_id
-WHERE m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1
+WHERE m.id BETWEEN :low AND :high AND {visible} AND /*filter*/ 1
   AND (/*sieve*/ 1)
 ORDER BY m.id DESC
 
@@ -79,7 +85,7 @@ SELECT title, ended_at FROM sessions WHERE id = ?
 SELECT m.content, m.tool_name, m.tool_calls
 FROM messages m JOIN sessions s ON s.id = m.session_id
 WHERE m.session_id IN (SELECT value FROM json_each(:sessions))
-  AND m.id >= :scan_low AND m.id < :scan_below AND {visible} AND /*filter*/ 1
+  AND m.id BETWEEN :low AND :high AND {visible} AND /*filter*/ 1
 ORDER BY m.id DESC LIMIT 2000
 
 -- name: has_partial_trigrams

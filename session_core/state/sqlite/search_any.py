@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import chain, combinations, islice
@@ -24,9 +24,11 @@ from session_core.state.sqlite import (
     search_rank,
     search_rows,
     search_scan,
+    search_tail,
 )
 from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.search_rows import Match, Task
+from session_core.state.sqlite.search_plan import Plan
+from session_core.state.sqlite.search_rows import Look, Match, Task
 from session_core.state.sqlite.search_scan import Block
 
 MOST_TERMS = 12
@@ -94,24 +96,24 @@ class _Listed:
         self.weight = 1 + 0.5 * -math.log(share)
 
 
-def terms(handle: Handle, node: Node) -> list[Term]:
+def terms(handle: Handle, node: Node) -> tuple[Term, ...]:
     """Return the words of a question that mean something; all if none does."""
     gram = search_plan.gram(handle)
     typed = (questions.pieces(leaf.text, gram) for leaf in queries.leaves(node))
     pieces = list(dict.fromkeys(chain.from_iterable(typed)))
     telling = [piece for piece in pieces if not questions.is_stop(piece)]
-    return [_term(handle, piece) for piece in (telling or pieces)[:MOST_TERMS]]
+    return tuple(_term(handle, piece) for piece in (telling or pieces)[:MOST_TERMS])
 
 
-def either(found_terms: list[Term]) -> Node:
+def either(found_terms: Sequence[Term]) -> Node:
     """Return what any message has that has one of the terms."""
     nodes = tuple(term.node for term in found_terms)
     return nodes[0] if len(nodes) == 1 else Or(nodes)
 
 
-def gather(task: Task, found_terms: list[Term], top: int) -> Block:
+def gather(task: Task, found_terms: Sequence[Term], top: int) -> Block:
     """Return the messages that have the most of the terms, of the whole home."""
-    texts = search_rows.tail_texts(task)
+    texts = search_tail.texts(task)
     tail = {one: text for one, text in (texts or {}).items() if task.low <= one < top}
     lists = [_Listed(task, term, top, tail) for term in found_terms]
     lists.sort(key=lambda one: one.weight, reverse=True)
@@ -133,7 +135,7 @@ def gather(task: Task, found_terms: list[Term], top: int) -> Block:
     return Block([match for match in best if match.score > 0], floor, done=floor <= task.low)
 
 
-def rank(matches: list[Match], found_terms: list[Term], literal: str, newest: float) -> None:
+def rank(matches: list[Match], found_terms: Sequence[Term], literal: str, newest: float) -> None:
     """Add to the score of each match how close together the words are and how new it is.
 
     A message that asks the same is no answer; `literal` is what was typed, folded.
@@ -199,26 +201,29 @@ def _by_length(worth: float, length: int) -> float:
     return worth / (0.6 + 0.4 * length / search_rank.USUAL_LENGTH)
 
 
-def _newest(task: Task, found_terms: list[Term], top: int) -> Block:
+def _newest(task: Task, found_terms: Sequence[Term], top: int) -> Block:
     """Return the newest messages that have any of the terms, where no index tells the best."""
-    return _read(replace(task, plan=replace(task.plan, lookups=())), found_terms, top)
+    return _read(task, replace(task.look.plan, lookups=()), found_terms, top)
 
 
-def _left_out(task: Task, found_terms: list[Term], top: int) -> Block:
+def _left_out(task: Task, found_terms: Sequence[Term], top: int) -> Block:
     """Return the newest messages that have any of the terms, of those that an index cuts short."""
     plan = search_plan.make(task.handle, either(found_terms), coded=False)
     left_out = search_plan.left_out(task.handle, plan)
     if left_out is None:
         return Block(floor=task.low)
-    apart = f"{task.condition} AND ({left_out.rows})"
-    return _read(replace(task, plan=search_plan.Plan(), apart=apart), found_terms, top)
+    return _read(task, Plan(), found_terms, top, apart=left_out.rows)
 
 
-def _read(task: Task, found_terms: list[Term], top: int) -> Block:
+def _read(
+    task: Task, plan: Plan, found_terms: Sequence[Term], top: int, *, apart: str = ""
+) -> Block:
     def test(folded: str) -> bool:
         return any(term.there(folded) for term in found_terms)
 
-    return search_scan.gather(replace(task, test=test, per_session=False), top)
+    return search_scan.gather(
+        replace(task, look=Look(plan, test, apart=apart), per_session=False), top
+    )
 
 
 def _term(handle: Handle, piece: str) -> Term:

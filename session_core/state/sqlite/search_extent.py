@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 
-from session_core.state.sqlite import blocks
+from session_core.state.sqlite import blocks, index
 from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("search")
+
+BROKEN = "search_index_broken"
+"""Set in `seen` once an index could not be read: everything is read row by row then."""
 
 _CUT = re.compile(r"substr\s*\((?:[^()]|\([^()]*\))*,\s*1\s*,\s*(\d+)\s*\)", re.IGNORECASE)
 """How a trigger, or the view that an index is of, cuts a text short."""
@@ -22,13 +25,13 @@ _CUT_ROWS = (
 
 
 def index_end(handle: Handle) -> int:
-    """Return up to which message the word index goes, 0 where it is not there or has holes."""
-    if not handle.has("messages_fts_docsize"):
-        return 0
+    """Return up to which message the word index goes; NOTHING if it is not there or has holes."""
+    if handle.seen.get(BROKEN) or not handle.has("messages_fts_docsize"):
+        return index.NOTHING
     found = handle.seen.get("word_index_end")
     if found is None:
-        end = 0 if _is_rebuilding(handle) else handle.value(SQL["get_word_index_end"])
-        found = handle.seen["word_index_end"] = end or 0
+        end = None if _is_rebuilding(handle) else handle.value(SQL["get_word_index_end"])
+        found = handle.seen["word_index_end"] = index.NOTHING if end is None else end
     return int(found)
 
 

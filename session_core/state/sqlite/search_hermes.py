@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from session_core.state import query as queries
 from session_core.state import searchable
 from session_core.state.query import And, Leaf, Node, Not, Or
-from session_core.state.sqlite import blocks, search_extent
+from session_core.state.sqlite import blocks, index, search_extent
 from session_core.state.sqlite.handle import Handle
 
 SQL = blocks.load("search")
@@ -54,7 +54,7 @@ class Lookup:
 
     def finds_any(self, handle: Handle) -> bool:
         """Whether there is a match at all."""
-        bounds = {"match": self.match, "below": 2**62, "low": 0, "count": 1}
+        bounds = {"match": self.match, "low": index.MIN_ID, "high": index.MAX_ID, "count": 1}
         return bool(handle.value(SQL[self.block], bounds) != "[]")
 
 
@@ -172,8 +172,8 @@ def _as_words(text: str) -> str:
 def _glue(handle: Handle) -> list[str]:
     """Return what stands before a word as part of it: escapes, and the codes that do so here."""
     end = search_extent.index_end(handle)
-    last, codes = handle.kept.get(_GLUED, (-_MOST_NEWER, set()))
-    if end - last >= _MOST_NEWER:
+    last, codes = handle.kept.get(_GLUED, (None, set()))
+    if last is None or end - last >= _MOST_NEWER:
         handle.run(_WORDS_VOCABULARY)
         codes = {code for (code,) in handle.values(SQL["list_glued_codes"])}
     elif end > last:

@@ -7,42 +7,19 @@ verified on decoded text; ours holds decoded text.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from session_core.state import query as queries
 from session_core.state import searchable
 from session_core.state.query import Leaf, Node
-from session_core.state.sqlite import index, search_extent, search_hermes
+from session_core.state.sqlite import index, search_extent, search_hermes, search_sieve
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_hermes import TRIGRAMS, WORDS, Lookup
 
-BROKEN = "search_index_broken"
-"""Set in `seen` once an index could not be read: everything is read row by row then."""
-
 _OWN = "list_own_ids"
 _SHORT = 3
-_SIEVE = """
-m.content LIKE :sieve OR length(CAST(m.content AS BLOB)) <> length(m.content)
-OR m.tool_calls LIKE :sieve OR instr(m.tool_calls, '\\u') OR m.tool_name LIKE :sieve
-"""
-"""A row that is not plain ASCII passes: its letters may be equal when folded, or encoded."""
-
-_NO_TRIGRAMS = (
-    "m.tool_calls IS NOT NULL OR NOT EXISTS"
-    " (SELECT 1 FROM messages_fts_trigram_docsize d WHERE d.id = m.id)"
-)
-
-_MULTI_PART = "coalesce(m.content, '') <> '' AND unicode(m.content) IS NULL"
 _FOUND = "EXISTS (SELECT 1 FROM messages_fts WHERE messages_fts MATCH :{} AND rowid = m.id)"
-
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+")
-_COMPOUND = (
-    "\u2e80-\u2fdf\u3038-\u303a\u3190-\u33ff\uf900-\ufaff\U0001f200-\U0001f2ff\U0002f800-\U0002fa1f"
-)
-"""Signs that are folded to Han characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +27,7 @@ class Plan:
     """Lookups that together find every match up to `covered_to`; none: nothing indexes it."""
 
     lookups: tuple[Lookup, ...] = ()
-    covered_to: int = 0
+    covered_to: int = index.NOTHING
     verify: bool = True
     dense: bool = False
     """Whether a lookup is dear where matches are many: the newest rows are read before it."""
@@ -75,48 +52,38 @@ class LeftOut:
 
 def make(handle: Handle, node: Node, *, coded: bool = True) -> Plan:
     """Plan the search for a node; without `coded`, words that JSON has glued may be missed."""
-    if handle.seen.get(BROKEN):
-        return Plan()
     dense = any(leaf.prefix and len(leaf.text) < _SHORT for leaf in queries.leaves(node))
-    if index.is_ours(handle):
+    if _is_ours(handle):
         match = queries.expression(node, _own_word)
         asked = () if match is None else (Lookup(_OWN, match),)
         return Plan(asked, index.indexed_to(handle), verify=False, dense=dense)
-    covered_to = search_extent.index_end(handle)
-    if not covered_to:
+    end = search_extent.index_end(handle)
+    if end == index.NOTHING:
         return Plan()
     lookups = tuple(dict.fromkeys(search_hermes.lookups(handle, node, coded=coded)))
-    return Plan(lookups, covered_to if lookups else 0, dense=dense or _has_short_piece(node))
+    return Plan(lookups, end if lookups else index.NOTHING, dense=dense or _has_short_piece(node))
 
 
 def is_indexed(handle: Handle, leaf: Leaf) -> bool:
     """Whether an index of words has a word; one that has none says no."""
-    if handle.seen.get(BROKEN):
-        return False
-    if index.is_ours(handle):
+    if _is_ours(handle):
         return Lookup(_OWN, _own_word(leaf)).finds_any(handle)
     match = search_hermes.word(leaf)
-    if match is None or not search_extent.index_end(handle):
+    if match is None or search_extent.index_end(handle) == index.NOTHING:
         return False
     return Lookup(WORDS, match).finds_any(handle)
 
 
 def substring(handle: Handle, needle: str) -> Plan:
     """Plan the search for a substring: on a home of our own those that begin with a word."""
-    if handle.seen.get(BROKEN):
-        return Plan()
-    if index.is_ours(handle):
-        leaf = Leaf(needle, prefix=True)
-        return (
-            Plan((Lookup(_OWN, _own_word(leaf)),), index.indexed_to(handle))
-            if leaf.words
-            else Plan()
-        )
+    if _is_ours(handle):
+        return _own_beginnings(handle, Leaf(needle, prefix=True))
     end = search_extent.index_end(handle)
-    if not end or not search_extent.has_trigrams(handle):
+    if end == index.NOTHING or not search_extent.has_trigrams(handle):
         return Plan()
     lookups = tuple(search_hermes.of_substring(handle, needle))
-    return Plan(lookups, end if lookups else 0, dense=len(needle) < search_hermes.GRAM)
+    dense = len(needle) < search_hermes.GRAM
+    return Plan(lookups, end if lookups else index.NOTHING, dense=dense)
 
 
 def inner(handle: Handle, node: Node) -> Plan | None:
@@ -124,10 +91,12 @@ def inner(handle: Handle, node: Node) -> Plan | None:
 
     Between Han characters its word index does not see where a word begins and ends.
     """
-    if handle.seen.get(BROKEN) or index.is_ours(handle) or not search_extent.has_trigrams(handle):
-        return None
     end, match = search_extent.index_end(handle), search_hermes.inner(node)
-    return Plan((Lookup(TRIGRAMS, match),), end) if end and match is not None else None
+    if index.is_ours(handle) or end == index.NOTHING or match is None:
+        return None
+    if not search_extent.has_trigrams(handle):
+        return None
+    return Plan((Lookup(TRIGRAMS, match),), end)
 
 
 def multi_part(handle: Handle, plan: Plan) -> tuple[Plan, str] | None:
@@ -137,7 +106,7 @@ def multi_part(handle: Handle, plan: Plan) -> tuple[Plan, str] | None:
     """
     if not _asks_trigrams(plan):
         return None
-    told, cut = _MULTI_PART, search_extent.cut_rows(handle)
+    told, cut = search_sieve.MULTI_PART, search_extent.cut_rows(handle)
     if cut is not None:
         told += f" AND NOT ({cut})"
     lookup = Lookup(WORDS, search_hermes.MULTI_PART)
@@ -149,7 +118,9 @@ def left_out(handle: Handle, plan: Plan) -> LeftOut | None:
     if not plan.lookups or index.is_ours(handle):
         return None
     trigrams = _asks_trigrams(plan)
-    lacking = _NO_TRIGRAMS if trigrams and search_extent.lacks_trigrams(handle) else None
+    lacking = (
+        search_sieve.NO_TRIGRAMS if trigrams and search_extent.lacks_trigrams(handle) else None
+    )
     rows = " OR ".join(filter(None, (lacking, search_extent.cut_rows(handle))))
     if not rows or trigrams or plan.dense:
         return LeftOut(rows) if rows else None
@@ -158,23 +129,19 @@ def left_out(handle: Handle, plan: Plan) -> LeftOut | None:
     return LeftOut(rows, known, {**matches, "covered_to": plan.covered_to})
 
 
-def inside(handle: Handle, needle: str) -> Plan | None:
-    """Plan the second look at a home of our own: what lies inside a word is read row by row."""
-    if handle.seen.get(BROKEN) or not index.is_ours(handle):
-        return None
-    return Plan() if searchable.is_joined(searchable.fold(needle)[0]) else None
+def glued(handle: Handle, plan: Plan, needle: str) -> LeftOut | None:
+    """Return which rows the second look does not have that may have a word inside a longer run."""
+    rows = left_out(handle, plan)
+    if rows is None or not needle.isascii():
+        return rows
+    return LeftOut(
+        f"({rows.rows}) AND coalesce({search_sieve.GLUED}, 0)", values={"glued": f"%{needle}%"}
+    )
 
 
-def begins(needle: str) -> Callable[[str], bool]:
-    """Return a test whether a folded needle stands at the beginning of a word."""
-
-    def test(folded: str) -> bool:
-        at = folded.find(needle)
-        while at > 0 and searchable.is_joined(folded[at - 1]):
-            at = folded.find(needle, at + 1)
-        return at >= 0
-
-    return test
+def has_insides(handle: Handle, needle: str) -> bool:
+    """Whether a folded needle may lie inside a word, which an index of ours does not have."""
+    return _is_ours(handle) and searchable.is_joined(needle[0])
 
 
 def gram(handle: Handle) -> int:
@@ -182,23 +149,15 @@ def gram(handle: Handle) -> int:
     return 2 if index.is_ours(handle) else search_hermes.GRAM
 
 
-def sieve(text: str) -> tuple[str, dict[str, str]] | None:
-    """Return a condition on rows that may have a text, None where SQL cannot tell.
+def _is_ours(handle: Handle) -> bool:
+    """Whether there is an index of ours, and it can be read."""
+    return index.is_ours(handle) and not handle.seen.get(search_extent.BROKEN)
 
-    It cannot tell what is encoded, as behind the marker, nor which letters are equal when folded.
-    """
-    if not text:
-        return None
-    if text.isascii() and text.isprintable() and not set(text) & set('"\\'):
-        return _SIEVE, {"sieve": f"%{text.replace('%', '_')}%"}
-    if _HAN.fullmatch(text):
-        either = (
-            "instr(m.content, :sieve) OR unicode(m.content) IS NULL OR m.tool_calls IS NOT NULL"
-            " OR length(CAST(m.content AS BLOB)) <> length(m.content)"
-            f" AND m.content GLOB '*[{_COMPOUND}]*'"
-        )
-        return either, {"sieve": text}
-    return None
+
+def _own_beginnings(handle: Handle, leaf: Leaf) -> Plan:
+    if not leaf.words:
+        return Plan()
+    return Plan((Lookup(_OWN, _own_word(leaf)),), index.indexed_to(handle))
 
 
 def _own_word(leaf: Leaf) -> str:

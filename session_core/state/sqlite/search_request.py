@@ -29,6 +29,13 @@ class Request:
     since: float | None
     until: float | None
 
+    def __post_init__(self) -> None:
+        """Make equal what means the same, so that a cursor is of the same search."""
+        for name in ("source", "roles"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, tuple(sorted(set(given))))
+
     def check(self) -> None:
         """Refuse what makes no sense.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from session_core import driver
 from session_core.state import searchable
-from session_core.state.sqlite import blocks, index
+from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_hermes import Lookup
 from session_core.state.sqlite.search_plan import Plan
@@ -21,10 +22,6 @@ CHARACTERS = 4_000_000
 _QUICK = 8
 """So much faster is it to decode an image, or to fold ASCII, than to fold and rank text."""
 
-_TAIL_ROWS = 20_000
-_TAIL_CHARACTERS = 8_000_000
-_TAIL = "search_tail"
-_TOO_LONG = "search_tail_too_long"
 _SCANNED = 20_000
 SIEVED = 100_000
 _FILTER, _SIEVE = "/*filter*/ 1", "/*sieve*/ 1"
@@ -44,7 +41,11 @@ class Match:
     role: str
     at: float
     text: str
+    """What a person would read."""
+    shown: str
+    """The same, folded."""
     folded: str
+    """By what it is found: that, and the ids of its tool calls."""
     compacted: bool
     source: str
     title: str | None
@@ -53,54 +54,66 @@ class Match:
     score: float = 0.0
 
 
-@dataclass(slots=True)
-class Task:
-    """One search of one home at one moment."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One way to look: at which rows, by which index, and what must hold of their texts."""
 
-    handle: Handle
     plan: Plan
     test: Test
-    condition: str
-    values: dict[str, Any]
-    low: int = 0
     needle: str = ""
     """What every folded text has that matches."""
     sieve: str = ""
     """What SQL can tell of rows that are read one by one; more may pass."""
+    only: str = ""
+    """A condition on the rows that are its own."""
     apart: str = ""
-    """A condition on rows that lie scattered among others, where those are its own."""
-    texts: dict[Any, Any] = field(default_factory=dict)
-    """What was read of such rows, for all stages of one search."""
-    per_session: bool = True
-    passes: Callable[[Match], bool] = lambda _: True
+    """A condition on rows that lie scattered among others: its own, and perhaps some more."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """What is bound in the conditions."""
 
-    def sql(self, name: str, sieve: str = "") -> str:
-        """Return a block with the conditions of this home and this search."""
-        return self._filled(name, self.condition).replace(_SIEVE, sieve or "1")
 
-    def apart_sql(self, name: str) -> str:
-        """Return a block with the conditions of this home on rows that lie scattered."""
-        return self._filled(name, self.apart)
+@dataclass(slots=True)
+class Task:
+    """A look at one home at one moment, through the filters of one search."""
 
-    def _filled(self, name: str, condition: str) -> str:
-        return self.handle.sql(SQL[name]).replace(_FILTER, condition)
+    handle: Handle
+    look: Look
+    filters: str
+    values: dict[str, Any]
+    low: int
+    texts: dict[Any, Any]
+    """What was read of rows that lie scattered, for all stages of one search."""
+    per_session: bool
+    passes: Callable[[Match], bool]
+
+    def run(
+        self, name: str, bounds: Mapping[str, Any], *, sieve: str = "", apart: bool = False
+    ) -> driver.Cursor:
+        """Run a block with the filters and the conditions of the look."""
+        condition = self.look.apart if apart else self.look.only
+        filters = f"{self.filters} AND ({condition})" if condition else self.filters
+        statement = self.handle.sql(SQL[name]).replace(_FILTER, filters)
+        bound = {**self.values, **self.look.values, **bounds}
+        return self.handle.connection.execute(statement.replace(_SIEVE, sieve or "1"), bound)
 
     @property
     def reach(self) -> int:
         """How many rows are read one by one at most."""
-        return SIEVED if self.sieve else _SCANNED
+        return SIEVED if self.look.sieve else _SCANNED
 
 
 def as_match(row: tuple[Any, ...]) -> Match:
     """Return a row of `list_rows` with its text decoded."""
-    text = searchable.of(row[4], row[5], row[6])
+    text, ids = searchable.parts(row[4], row[5], row[6])
+    shown = searchable.fold(text)
     return Match(
         id=row[0],
         session_id=row[1],
         role=row[2],
         at=row[3],
         text=text,
-        folded=searchable.fold(text),
+        shown=shown,
+        folded=f"{shown}\n{searchable.fold(ids)}" if ids else shown,
         compacted=bool(row[7]),
         source=row[8],
         title=row[9],
@@ -117,14 +130,12 @@ def weight(content: Any, text: str, *, ranked: bool = True) -> int:
 
 def passing(task: Task, ids: list[int]) -> dict[int, str]:
     """Return those ids that pass the filters, newest first, with their sessions."""
-    bounds = {**task.values, "ids": json.dumps(ids)}
-    return dict(task.handle.values(task.sql("list_passing"), bounds))
+    return dict(task.run("list_passing", {"ids": json.dumps(ids)}).fetchall())
 
 
 def sizes(task: Task, ids: list[int]) -> list[tuple[int, str, int | None]]:
     """Return those ids that pass the filters, with their sessions and their lengths."""
-    bounds = {**task.values, "ids": json.dumps(ids)}
-    return task.handle.values(task.sql("list_sizes"), bounds)
+    return task.run("list_sizes", {"ids": json.dumps(ids)}).fetchall()
 
 
 def loaded(task: Task, ids: list[int]) -> list[Match]:
@@ -139,6 +150,11 @@ def loaded(task: Task, ids: list[int]) -> list[Match]:
     return [match for match in found if task.passes(match)]
 
 
+def between(low: int, below: int) -> dict[str, int]:
+    """Return the bounds of a statement on ids, which may be as high as a number can be."""
+    return {"low": low, "high": below - 1} if low < below else {"low": 1, "high": 0}
+
+
 def listed(
     handle: Handle, lookups: Iterable[Lookup], low: int, below: int, count: int
 ) -> tuple[list[int], int, bool]:
@@ -146,7 +162,7 @@ def listed(
     found: list[int] = []
     floor, done = low, True
     for lookup in lookups:
-        bounds = {"match": lookup.match, "below": below, "low": low, "count": count}
+        bounds = {"match": lookup.match, "count": count, **between(low, below)}
         ids = json.loads(handle.value(SQL[lookup.block], bounds))
         found = sorted({*found, *ids}, reverse=True) if found else ids
         if len(ids) == count:
@@ -158,24 +174,18 @@ def listed(
 
 def rows(task: Task, ids: list[int], sieve: str = "") -> Iterator[tuple[Any, ...]]:
     """Return rows by their ids, those that pass the filters, newest first."""
-    if not ids:
-        return iter(())
-    return task.handle.connection.execute(
-        task.sql("list_rows", sieve), {**task.values, "ids": json.dumps(ids)}
-    )
+    return task.run("list_rows", {"ids": json.dumps(ids)}, sieve=sieve) if ids else iter(())
 
 
 def scan(task: Task, low: int, below: int) -> Iterator[tuple[Any, ...]]:
     """Return the rows between two ids that pass the filters and the sieve, newest first."""
-    bounds = {**task.values, "scan_low": low, "scan_below": below}
-    return task.handle.connection.execute(task.sql("scan_rows", task.sieve), bounds)
+    return task.run("scan_rows", between(low, below), sieve=task.look.sieve)
 
 
 def scattered(task: Task, low: int, below: int) -> tuple[list[int], int]:
     """Return the ids of rows that lie apart, and down to where they are not too much to read."""
-    bounds = {**task.values, "scan_low": low, "scan_below": below}
     found, size = [], 0
-    for message_id, length in task.handle.connection.execute(task.apart_sql("list_apart"), bounds):
+    for message_id, length in task.run("list_apart", between(low, below), apart=True):
         found.append(message_id)
         size += length or 0
         if size >= _SCATTERED:
@@ -185,7 +195,7 @@ def scattered(task: Task, low: int, below: int) -> tuple[list[int], int]:
 
 def scattered_texts(task: Task, low: int, below: int) -> tuple[dict[int, str], int]:
     """Return the folded texts of such rows by id, and down to where they were read."""
-    key = task.apart, low, below
+    key = task.look.apart, low, below
     if key not in task.texts:
         task.texts[key] = _read_scattered(task, *scattered(task, low, below))
     found: tuple[dict[int, str], int] = task.texts[key]
@@ -204,69 +214,32 @@ def _read_scattered(task: Task, ids: list[int], floor: int) -> tuple[dict[int, s
     return found, floor
 
 
-def session_range(handle: Handle, session_id: str) -> tuple[int, int]:
-    """Return the first and the last message of a session, zeros if it has none."""
-    key = "session_range", session_id
+def extent(handle: Handle, session_id: str | None) -> tuple[int, int]:
+    """Return from which id on and below which one the messages of a session, or all, are."""
+    key = "extent", session_id
     found: tuple[int, int] | None = handle.seen.get(key)
     if found is None:
-        first, last, _ = handle.values(SQL["get_session_range"], (session_id,))[0]
-        found = handle.seen[key] = first or 0, last or 0
+        block, bounds = (
+            ("get_range", ()) if session_id is None else ("get_session_range", (session_id,))
+        )
+        first, last, *_ = handle.values(SQL[block], bounds)[0]
+        found = handle.seen[key] = (0, 0) if first is None else (first, last + 1)
+    return found
+
+
+def highest(handle: Handle, low: int, below: int) -> int | None:
+    """Return the highest id of a message between two, None if there is none."""
+    found: int | None = handle.value(SQL["get_highest"], between(low, below))
     return found
 
 
 def session_texts(task: Task, sessions: list[str], low: int, below: int) -> Iterator[str]:
     """Yield the folded texts of sessions between two messages, newest first, some thousands."""
-    bounds = {"sessions": json.dumps(sessions), "scan_low": low, "scan_below": below}
+    bounds = {"sessions": json.dumps(sessions), **between(low, below)}
     characters = 0
-    for row in task.handle.connection.execute(task.sql("scan_session"), task.values | bounds):
+    for row in task.run("scan_session", bounds):
         text = searchable.of(*row)
         yield searchable.fold(text)
         characters += weight(row[0], text)
         if characters >= CHARACTERS:
             return
-
-
-def tail_texts(task: Task) -> dict[int, str] | None:
-    """Return the folded texts above the index by id, None if they are too many to keep.
-
-    They are kept from one search to the next.
-    """
-    handle, low = task.handle, task.plan.covered_to + 1
-    indexed = task.plan.covered_to or index.is_ours(handle)
-    if not indexed or handle.kept.get(_TOO_LONG) == low:
-        return None
-    kept = _kept_tail(handle, low)
-    above = max(next(reversed(kept), 0), low - 1)
-    room = 0
-    for row in index.tail(handle, above, _TAIL_ROWS + 1):
-        if not room:
-            room = _TAIL_CHARACTERS - sum(map(len, kept.values()))
-        kept[row[0]] = searchable.fold(searchable.of(*row[1:]))
-        room -= len(kept[row[0]])
-        if len(kept) > _TAIL_ROWS or room <= 0:
-            handle.kept[_TOO_LONG] = low
-            return None
-    # A writer may roll back, so it keeps nothing.
-    if not handle.connection.total_changes:
-        handle.kept[_TAIL] = low, kept
-    return kept
-
-
-def _kept_tail(handle: Handle, low: int) -> dict[int, str]:
-    """Return what was read of it before, as far as it still holds.
-
-    Where somebody else committed and there are now other rows than before among those read, some
-    were brought back: all are read again.
-    """
-    kept: dict[int, str]
-    kept_from, kept = handle.kept.pop(_TAIL, (low, {}))
-    if kept_from > low or handle.connection.total_changes:
-        return {}
-    if kept_from < low:
-        kept = {one: text for one, text in kept.items() if one >= low}
-    if kept and not handle.seen.get(_TAIL):
-        known = low, next(reversed(kept))
-        if handle.value(SQL["count_between"], known) != len(kept):
-            kept = {}
-    handle.seen[_TAIL] = True
-    return kept

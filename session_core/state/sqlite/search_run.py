@@ -12,7 +12,6 @@ from session_core.state import cursors, searchable, snippet
 from session_core.state import query as queries
 from session_core.state.sqlite import (
     blocks,
-    index,
     search_any,
     search_rank,
     search_request,
@@ -51,12 +50,10 @@ class Run:
         self.handle = handle
         self.request = request
         self.query = queries.parse(request.query)
-        self.condition, self.values = search_request.condition(handle, request)
+        self.filters, self.values = search_request.condition(handle, request)
         self.conversations = Conversations(handle, request)
         self._literal = searchable.fold(request.query.strip())
-        self.low, self.high = 0, 0
-        if request.session is not None:
-            self.low, self.high = search_rows.session_range(handle, request.session)
+        self.low, self.top = search_rows.extent(handle, request.session)
         self._texts: dict[Any, Any] = {}
         self._best: set[int | str] | None = None
 
@@ -64,7 +61,7 @@ class Run:
         """Return a page of hits."""
         stages = search_stages.of(self.handle, self.query, self.request.query, self.request.mode)
         stage = next(stages, None) if place is None else _find(stages, place.stage)
-        top = self._top() if place is None else place.top
+        top = self.top if place is None else place.top
         found = place is not None and bool(place.found)
         hits: list[Hit] = []
         matched: Matched = stage.matched if stage else "text"
@@ -95,31 +92,25 @@ class Run:
             matched = "text"
         return SearchResult(hits, matched, back, text)
 
-    def _top(self) -> int:
-        """Return above which message there is nothing to look for."""
-        # The highest id there is, which only damage leaves, has no number above it.
-        return min(self.high or index.top(self.handle), index.MAX_ID - 1) + 1
-
     def _page(
         self, stage: Stage, place: Place, limit: int
     ) -> tuple[list[Hit], Place | None, float | None]:
         """Return hits of a stage, where it goes on, and how far back it looked."""
-        task = self._task(stage)
         hits: list[Hit] = []
         below, skip = place.below, place.skip
         back: float | None = None
         for _ in range(_MOST_BLOCKS):
-            block, terms = self._block(stage, task, below, place.top)
+            block = self._block(stage, below, place.top)
             back = None if block.done else self.handle.value(SQL["get_time"], (block.floor,))
-            ranked = self._ranked(stage, block, terms)
+            ranked = self._ranked(stage, block)
             here = replace(place, below=below)
             for number, match in enumerate(ranked[skip:], skip):
                 if len(hits) == limit:
                     return hits, replace(place, below=below, skip=number), back
-                hit = self._hit(stage, match, here, terms)
+                hit = self._hit(stage, match, here)
                 if hit is not None:
                     hits.append(hit)
-            if block.done or stage.name in ("any", "inner"):
+            if block.done or stage.brief:
                 return hits, None, back
             below, skip = block.floor, 0
             if len(hits) >= limit or block.read:
@@ -127,43 +118,32 @@ class Run:
         return hits, replace(place, below=below, skip=0), back
 
     def _task(self, stage: Stage) -> Task:
-        sieve, values = stage.sieve or ("", {})
-        condition = f"{self.condition} AND ({stage.only})" if stage.only else self.condition
         return Task(
             self.handle,
-            stage.plan,
-            stage.test,
-            condition,
-            self.values | values | stage.values,
+            stage.look,
+            self.filters,
+            self.values,
             self.low,
-            needle=stage.needle,
-            sieve=sieve,
-            apart=f"{self.condition} AND ({stage.apart})" if stage.apart else "",
-            texts=self._texts,
+            self._texts,
             per_session=self.request.per == "conversation" and self.request.session is None,
             passes=self.conversations.passes,
         )
 
-    def _block(
-        self, stage: Stage, task: Task, below: int, top: int
-    ) -> tuple[Block, list[search_any.Term]]:
-        if stage.name != "any" or self.query.node is None:
-            return search_scan.gather(task, below), []
-        terms = search_any.terms(self.handle, self.query.node)
-        return search_any.gather(task, terms, top), terms
+    def _block(self, stage: Stage, below: int, top: int) -> Block:
+        if stage.terms:
+            return search_any.gather(self._task(stage), stage.terms, top)
+        return search_scan.gather(self._task(stage), below)
 
-    def _ranked(self, stage: Stage, block: Block, terms: list[search_any.Term]) -> list[Match]:
+    def _ranked(self, stage: Stage, block: Block) -> list[Match]:
         newest = max((match.at for match in block.matches), default=0.0)
-        if terms:
-            search_any.rank(block.matches, terms, self._literal, newest)
+        if stage.terms:
+            search_any.rank(block.matches, stage.terms, self._literal, newest)
         else:
             search_rank.score(block.matches, stage.words, self._literal, newest)
         ranked = search_rank.ordered(block.matches)
         return ranked if self.request.per == "message" else self.conversations.best(ranked)
 
-    def _hit(
-        self, stage: Stage, match: Match, block: Place, terms: list[search_any.Term]
-    ) -> Hit | None:
+    def _hit(self, stage: Stage, match: Match, block: Place) -> Hit | None:
         """Return what is shown of a match, None if it was shown already, or its copy is."""
         copy = self.conversations.later_copy(match)
         if self.request.per == "message" and copy is not None:
@@ -177,7 +157,7 @@ class Run:
             role=match.role,
             at=match.at,
             snippet=snippet.cut(
-                match.text, terms or stage.words, self._literal, folded=match.folded
+                match.text, stage.terms or stage.words, self._literal, folded=match.shown
             ),
             title=self.conversations.title(match),
             source=match.source,
@@ -191,14 +171,14 @@ class Run:
         if self.request.per == "message":
             return False
         members = self.conversations.members(match)
-        if stage.before is not None and self._has(stage.before, members, 0, block.top):
+        if any(self._has(before, members, self.low, block.top) for before in stage.before):
             return True
         return block.below < block.top and self._has(stage, members, block.below, block.top)
 
     def _has(self, stage: Stage, sessions: list[str], low: int, below: int) -> bool:
         """Whether sessions have a match of a stage between two messages."""
         texts = search_rows.session_texts(self._task(stage), sessions, low, below)
-        return any(stage.test(text) for text in texts)
+        return any(stage.look.test(text) for text in texts)
 
     def _identity(self, match: Match) -> int | str:
         return match.id if self.request.per == "message" else self.conversations.root(match)
@@ -206,7 +186,7 @@ class Run:
     def _shown(self, best: Stage, top: int) -> set[int | str]:
         """Return what the stage of any words has shown, found again."""
         if self._best is None:
-            block, _ = self._block(best, self._task(best), top, top)
+            block = self._block(best, top, top)
             self._best = {self._identity(match) for match in block.matches}
         return self._best
 

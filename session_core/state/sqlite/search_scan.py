@@ -11,20 +11,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core.state.sqlite import blocks
+from session_core.state.sqlite import blocks, search_tail
 from session_core.state.sqlite.search_rows import (
     CHARACTERS,
     SIEVED,
     Match,
     Task,
     as_match,
+    highest,
     listed,
     passing,
     rows,
     scan,
     scattered,
     scattered_texts,
-    tail_texts,
     weight,
 )
 
@@ -76,7 +76,7 @@ class _Gathering:
         task = self.task
         for row in found:
             match = as_match(row)
-            wanted = (not verify or task.test(match.folded)) and self._wanted(match)
+            wanted = (not verify or task.look.test(match.folded)) and self._wanted(match)
             self.characters += weight(row[4], match.text, ranked=wanted)
             if wanted:
                 self.matches.append(match)
@@ -107,33 +107,31 @@ class _Gathering:
 def gather(task: Task, below: int) -> Block:
     """Return the newest block of matches whose ids are less than `below`."""
     filling = _Gathering(task)
-    if task.apart:
+    if task.look.apart:
         return _take_scattered(filling, below)
-    floor: int | None = None
-    above = task.plan.covered_to + 1
+    plan = task.look.plan
+    above = max(plan.covered_to + 1, task.low)
     if below > above:
-        floor = _take_tail(filling, max(above, task.low), below)
-        if floor is not None:
-            return Block(filling.matches, floor, read=len(filling.matches) < ENOUGH)
-        below = above
-    if below <= task.low or not task.plan.lookups:
-        return Block(filling.matches, task.low, done=True)
-    if task.plan.dense:
-        start = max(task.low, below - _DENSE)
-        floor = _scan(filling, start, below)
-        below = start if floor is None else floor
-        if floor is not None or len(filling.matches) >= ENOUGH // 4:
+        below = _take_tail(filling, above, below)
+        if below > above or filling.full:
+            done, read = below <= task.low, len(filling.matches) < ENOUGH
+            return Block(filling.matches, below, done=done, read=read)
+    if below > task.low and plan.lookups and plan.dense:
+        below = _scan(filling, task.low, below, _DENSE)
+        if filling.full or len(filling.matches) >= ENOUGH // 4:
             return Block(filling.matches, below, done=below <= task.low)
+    if below <= task.low or not plan.lookups:
+        return Block(filling.matches, task.low, done=True)
     return _take_lookups(filling, below)
 
 
 def _take_lookups(filling: _Gathering, below: int) -> Block:
-    task = filling.task
+    task, plan = filling.task, filling.task.look.plan
     while True:
-        ids, floor, done = listed(task.handle, task.plan.lookups, task.low, below, _STEP)
+        ids, floor, done = listed(task.handle, plan.lookups, task.low, below, _STEP)
         chosen = filling.narrowed(ids)
         filling.looked_at += len(ids)
-        stopped = filling.take(rows(task, chosen), verify=task.plan.verify)
+        stopped = filling.take(rows(task, chosen), verify=plan.verify)
         if stopped is not None:
             return Block(filling.matches, stopped, read=filling.characters >= CHARACTERS)
         if done:
@@ -166,42 +164,45 @@ def _past_giant(task: Task, ids: list[int], below: int) -> int:
     return int(first)
 
 
-def _scan(filling: _Gathering, low: int, below: int) -> int | None:
-    """Read all rows from `low` on; return the id at which it was full, if it was."""
-    while below > low:
-        start = max(low, below - _STEP)
-        stopped = filling.take(scan(filling.task, start, below), verify=True)
+def _scan(filling: _Gathering, low: int, below: int, most: int) -> int:
+    """Read rows from `low` on, so many at most until it is full; return down to where."""
+    step = min(most, _STEP)
+    for _ in range(most // step):
+        top = highest(filling.task.handle, low, below)
+        if top is None:
+            return low
+        below = max(low, top + 1 - step)
+        stopped = filling.take(scan(filling.task, below, top + 1), verify=True)
         if stopped is not None:
             return stopped
-        below = start
-    return None
+    return below
 
 
 def _take_scattered(filling: _Gathering, below: int) -> Block:
     """Return the newest of what lies apart."""
-    task = filling.task
-    start = max(task.low, below - SIEVED)
-    if task.sieve:
+    task, look = filling.task, filling.task.look
+    top = highest(task.handle, task.low, below)
+    if top is None:
+        return Block(floor=task.low, done=True)
+    start, below = max(task.low, top + 1 - SIEVED), top + 1
+    if look.sieve:
         ids, floor = scattered(task, start, below)
     else:
         texts, floor = scattered_texts(task, start, below)
-        ids = [one for one, text in texts.items() if task.needle in text and task.test(text)]
-    stopped = filling.take(rows(task, ids, task.sieve), verify=bool(task.sieve))
+        ids = [one for one, text in texts.items() if look.needle in text and look.test(text)]
+    stopped = filling.take(rows(task, ids, look.sieve), verify=bool(look.sieve))
     floor = floor if stopped is None else stopped
     done, read = floor <= task.low, len(filling.matches) < ENOUGH
     return Block(filling.matches, floor, done=done, read=read)
 
 
-def _take_tail(filling: _Gathering, low: int, below: int) -> int | None:
-    """Add what is above the index; return where it was full, None if all of it was looked at."""
-    texts = tail_texts(filling.task)
+def _take_tail(filling: _Gathering, low: int, below: int) -> int:
+    """Add what is above the index; return down to where."""
+    texts = search_tail.texts(filling.task)
     if texts is not None:
-        test, needle = filling.task.test, filling.task.needle
-        likely = [pair for pair in texts.items() if needle in pair[1]]
-        ids = [one for one, folded in likely if low <= one < below and test(folded)]
-        return filling.take(rows(filling.task, ids[::-1]), verify=False)
-    start = max(low, below - filling.task.reach)
-    stopped = _scan(filling, start, below)
-    if stopped is not None or start == low:
-        return stopped
-    return start
+        look = filling.task.look
+        likely = [pair for pair in texts.items() if look.needle in pair[1]]
+        ids = [one for one, folded in likely if low <= one < below and look.test(folded)]
+        stopped = filling.take(rows(filling.task, ids[::-1]), verify=False)
+        return low if stopped is None else stopped
+    return _scan(filling, low, below, filling.task.reach)

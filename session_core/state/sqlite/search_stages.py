@@ -1,52 +1,45 @@
 """The ways in which a query is looked for, one after the other, and what each reports.
 
 A query that means what it says has one. Plain words are loosened as long as nothing is found. What
-an index leaves out is a stage of its own that adds to the one before it; a message belongs to
-exactly one of the two, so that none is found twice.
+an index leaves out is a stage of its own that adds to those before it; a message belongs to exactly
+one of them, so that none is found twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from session_core.models import Matched, Mode
 from session_core.state import matcher, questions, searchable
 from session_core.state import query as queries
 from session_core.state.query import Node, Query
-from session_core.state.sqlite import search_any, search_plan
+from session_core.state.sqlite import search_any, search_plan, search_sieve
 from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.search_plan import Plan
-from session_core.state.sqlite.search_rows import Test
+from session_core.state.sqlite.search_plan import LeftOut, Plan
+from session_core.state.sqlite.search_rows import Look
 
 _INNER_LEAVES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One way to look: how it is looked up, what must hold of a text, what is reported."""
+    """One way to look, and what is reported of it."""
 
     name: str
     matched: Matched
-    plan: Plan
-    test: Test
+    look: Look
     words: tuple[matcher.Word, ...] = ()
+    terms: tuple[search_any.Term, ...] = ()
+    """Of which the best of the whole home are gathered, instead of the newest that match."""
     goes_on: bool = False
     """Whether the next stage adds to what this one has found."""
     adds: bool = False
     """Whether it only adds: what it has not got to does not keep the next one waiting."""
-    needle: str = ""
-    """A piece of folded text without which nothing matches."""
-    sieve: tuple[str, dict[str, str]] | None = None
-    only: str = ""
-    """A condition on the rows that are its own."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """What is bound in it."""
-    apart: str = ""
-    """A condition on rows that lie scattered among others: its own, and perhaps some more."""
-    before: Stage | None = None
-    """What the stage before has shown, where this one adds to it."""
+    brief: bool = False
+    """Whether its first block is all of it."""
+    before: tuple[Stage, ...] = ()
+    """The stages whose conversations are not shown again."""
     best: Stage | None = None
     """The best of any words, where this one comes after it with what was not among them."""
 
@@ -67,138 +60,131 @@ def _words(handle: Handle, query: Query, node: Node) -> Iterator[Stage]:
     if query.kind != "words" or not questions.is_question(query.text):
         yield from _strictly(handle, query, node)
     if query.kind != "syntax":
-        best = replace(_one(handle, "any", "any", node), goes_on=True, needle="", sieve=None)
-        yield best
-        yield from _split(handle, replace(_rest(handle, node), best=best))
+        yield from _loosely(handle, node)
 
 
 def _strictly(handle: Handle, query: Query, node: Node) -> Iterator[Stage]:
-    yield from _node(handle, "all", "all", node)
+    yield from _whole(handle, _matching(handle, "all", "all", node))
     if query.kind == "syntax":
         return
-    inner = None
     if len(set(queries.leaves(node))) <= _INNER_LEAVES:
-        inner = search_plan.inner(handle, node)
-    if inner is not None:
-        yield replace(_one(handle, "inner", "all", node), plan=inner, adds=True)
+        yield from _inner(handle, node)
     prefixes = queries.as_prefixes(node, except_for=questions.STOP)
-    yield from _node(handle, "prefix", "prefix", prefixes)
+    yield from _whole(handle, _matching(handle, "prefix", "prefix", prefixes))
 
 
-def _node(handle: Handle, name: str, matched: Matched, node: Node) -> Iterator[Stage]:
-    stage = _one(handle, name, matched, node)
-    yield from _split(handle, stage)
+def _inner(handle: Handle, node: Node) -> Iterator[Stage]:
+    """Yield the stages for words that stand between Han characters."""
+    plan = search_plan.inner(handle, node)
+    if plan is not None:
+        stage = _matching(handle, "inner", "all", node)
+        stage = replace(stage, look=replace(stage.look, plan=plan), adds=True, brief=True)
+        yield from _split(stage, search_plan.glued(handle, plan, stage.look.needle))
 
 
-def _one(handle: Handle, name: str, matched: Matched, node: Node) -> Stage:
+def _loosely(handle: Handle, node: Node) -> Iterator[Stage]:
+    """Yield the best of those that have any of the words, then all others, newest first."""
+    terms = search_any.terms(handle, node)
+    best = _matching(handle, "any", "any", node)
+    look = replace(best.look, needle="", sieve="")
+    best = replace(best, look=look, terms=terms, goes_on=True, brief=True)
+    yield best
+
+    def test(folded: str) -> bool:
+        return any(term.there(folded) for term in terms)
+
+    rest = Look(search_plan.make(handle, search_any.either(terms)), test)
+    words = tuple(term.word for term in terms)
+    yield from _whole(handle, Stage("rest", "any", rest, words, adds=True, best=best))
+
+
+def _matching(handle: Handle, name: str, matched: Matched, node: Node) -> Stage:
+    """Return the stage of what matches a node."""
     words = tuple(matcher.word(leaf) for leaf in dict.fromkeys(queries.leaves(node)))
-    plan = search_plan.make(handle, node)
     needle = matcher.needle(node)
-    return Stage(
-        name,
-        matched,
-        plan,
-        lambda folded: matcher.matches(node, folded),
-        words,
-        needle=needle,
-        sieve=search_plan.sieve(needle),
-    )
+    sieve, values = search_sieve.of(needle)
+    plan = search_plan.make(handle, node)
+
+    def test(folded: str) -> bool:
+        return matcher.matches(node, folded)
+
+    return Stage(name, matched, Look(plan, test, needle, sieve, values=values), words)
 
 
-def _split(handle: Handle, stage: Stage) -> Iterator[Stage]:
+def _whole(handle: Handle, stage: Stage) -> Iterator[Stage]:
     """Yield the stage, and another one for the rows that its index leaves out."""
-    left_out = search_plan.left_out(handle, stage.plan)
+    return _split(stage, search_plan.left_out(handle, stage.look.plan))
+
+
+def _split(stage: Stage, left_out: LeftOut | None) -> Iterator[Stage]:
     if left_out is None:
         yield stage
         return
-    indexed = replace(stage, only=f"NOT ({left_out.unknown})", values=left_out.values)
-    yield replace(stage if left_out.known else indexed, goes_on=True)
-    yield replace(
-        stage,
-        name=f"{stage.name}+",
-        plan=Plan(),
+    look, values = stage.look, stage.look.values | left_out.values
+    indexed = replace(look, only=f"NOT ({left_out.unknown})", values=values)
+    # What a lookup has found is known: nobody need ask again of each row.
+    yield replace(stage, look=look if left_out.known else indexed, goes_on=True)
+    rest = Look(
+        Plan(),
+        look.test,
+        look.needle,
+        "" if left_out.known else look.sieve,
         only=left_out.unknown,
-        values=left_out.values,
         apart=left_out.rows,
-        sieve=None if left_out.known else stage.sieve,
-        adds=True,
-        before=indexed,
+        values=values,
     )
+    before = (replace(stage, look=indexed),)
+    name = f"{stage.name}+"
+    yield replace(stage, name=name, look=rest, adds=True, brief=False, before=before)
 
 
-def _encoded(handle: Handle, whole: Stage) -> Iterator[Stage]:
-    """Yield the stages of a substring on a Hermes home: plain rows, multi-part ones, the others."""
-    coded = search_plan.multi_part(handle, whole.plan)
+def _substring(handle: Handle, needle: str, matched: Matched) -> Iterator[Stage]:
+    folded_needle = searchable.fold(needle)
+    if not folded_needle.strip():
+        return iter(())
+    sieve, values = search_sieve.of(folded_needle)
+
+    def test(folded: str) -> bool:
+        return folded_needle in folded
+
+    plan = search_plan.substring(handle, needle)
+    whole = Stage("substring", matched, Look(plan, test, sieve=sieve, values=values))
+    if search_plan.has_insides(handle, folded_needle):
+        return _in_turn(*_by_place(whole, folded_needle))
+    return _in_turn(*_by_rows(handle, whole))
+
+
+def _by_place(whole: Stage, needle: str) -> Iterator[Stage]:
+    """Yield the stages of a home of our own: what begins a word, then what lies inside of one."""
+    begins = matcher.begins(needle)
+
+    def inside(folded: str) -> bool:
+        return whole.look.test(folded) and not begins(folded)
+
+    yield replace(whole, look=replace(whole.look, test=begins))
+    yield replace(whole, name="inside", look=replace(whole.look, plan=Plan(), test=inside))
+
+
+def _by_rows(handle: Handle, whole: Stage) -> Iterator[Stage]:
+    """Yield the stages of a Hermes home: plain rows, multi-part ones, what the index leaves out."""
+    coded = search_plan.multi_part(handle, whole.look.plan)
     if coded is None:
         yield whole
         return
     plan, told = coded
-    left_out = search_plan.left_out(handle, whole.plan)
+    left_out = search_plan.left_out(handle, whole.look.plan)
     others = f"({left_out.rows}) AND NOT ({told})" if left_out else "0"
-    first = replace(whole, goes_on=True, only=f"NOT ({told}) AND NOT ({others})")
-    yield first
-    yield replace(
-        whole,
-        name="coded",
-        plan=plan,
-        only=told,
-        adds=True,
-        before=first,
-        goes_on=left_out is not None,
-    )
+    plain = f"NOT ({told}) AND NOT ({others})"
+    yield replace(whole, look=replace(whole.look, only=plain))
+    yield replace(whole, name="coded", look=replace(whole.look, plan=plan, only=told))
     if left_out is not None:
+        look = replace(whole.look, plan=Plan(), only=others, apart=others)
+        yield replace(whole, name="substring+", look=look)
+
+
+def _in_turn(*stages: Stage) -> Iterator[Stage]:
+    """Yield stages of which each adds to those before it."""
+    for place, stage in enumerate(stages, 1):
         yield replace(
-            whole,
-            name="substring+",
-            plan=Plan(),
-            only=others,
-            apart=others,
-            adds=True,
-            before=replace(whole, only=f"NOT ({others})"),
+            stage, goes_on=place < len(stages), adds=place > 1, before=stages[: place - 1]
         )
-
-
-def _rest(handle: Handle, node: Node) -> Stage:
-    """Return the stage of all messages that have any of the words, newest first."""
-    terms = search_any.terms(handle, node)
-    either = search_any.either(terms)
-    plan = search_plan.make(handle, either)
-    words = tuple(term.word for term in terms)
-    return Stage(
-        "rest",
-        "any",
-        plan,
-        lambda folded: any(term.there(folded) for term in terms),
-        words,
-        adds=True,
-    )
-
-
-def _substring(handle: Handle, needle: str, matched: Matched) -> Iterator[Stage]:
-    """On a home of our own first what begins with a word, then what lies inside of one."""
-    folded_needle = searchable.fold(needle)
-    if not folded_needle.strip():
-        return
-    plan = search_plan.substring(handle, needle)
-    sieve = search_plan.sieve(folded_needle)
-
-    def has(folded: str) -> bool:
-        return folded_needle in folded
-
-    whole = Stage("substring", matched, plan, has, sieve=sieve)
-    inside = search_plan.inside(handle, needle)
-    if inside is None:
-        yield from _encoded(handle, whole)
-        return
-    begins = search_plan.begins(folded_needle)
-    first = replace(whole, test=begins, goes_on=True)
-    yield first
-    yield Stage(
-        "inside",
-        matched,
-        inside,
-        lambda folded: has(folded) and not begins(folded),
-        adds=True,
-        before=first,
-        sieve=sieve,
-    )

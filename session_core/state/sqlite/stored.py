@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 from session_core import driver
@@ -18,6 +19,9 @@ from session_core.state.sqlite.handle import Handle, Params, quoted
 SQL = blocks.load("stored")
 
 Row = tuple[Any, ...]
+
+_MOST_VALUES = 20_000
+"""So many values are bound to one statement; SQLite takes 32,766."""
 
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 
@@ -150,6 +154,21 @@ def insert(handle: Handle, table: str, values: Mapping[str, Any]) -> int:
     marks = ", ".join(map(mark, values.values()))
     sql = f"INSERT INTO {quoted(table)} ({listed(values)}) VALUES ({marks})"  # noqa: S608 -- from the schema, quoted
     return handle.connection.execute(sql, bound(values.values())).lastrowid or 0
+
+
+def insert_all(
+    handle: Handle, table: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Insert rows as they are stored, in few statements.
+
+    An index of Hermes writes what it has gathered at the end of each.
+    """
+    together = max(_MOST_VALUES // len(names), 1)
+    for start in range(0, len(rows), together):
+        some = rows[start : start + together]
+        marks = ", ".join(f"({', '.join(map(mark, row))})" for row in some)
+        sql = f"INSERT INTO {quoted(table)} ({listed(names)}) VALUES {marks}"  # noqa: S608 -- from the schema, quoted
+        handle.connection.execute(sql, bound(chain.from_iterable(some)))
 
 
 def update(handle: Handle, table: str, key: Mapping[str, Any], values: Mapping[str, Any]) -> int:
