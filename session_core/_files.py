@@ -66,16 +66,17 @@ def write_new(
 
 
 @contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def exclusive(path: Path, patience_s: float | None = None) -> Iterator[None]:
     """Hold a lock file against other processes; it stays, and the lock goes with the process.
 
     Raises:
-        Busy: somebody else has held it for so long.
+        Busy: somebody else has held it for so long, five seconds where nothing is said.
     """
+    patience_s = _PATIENCE_S if patience_s is None else patience_s
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _lock(descriptor, path, time.monotonic() + _PATIENCE_S)
+        _lock(descriptor, path, time.monotonic() + patience_s)
         try:
             yield
         finally:

@@ -41,6 +41,11 @@ class Boundaries:
         finally:
             finished.set()
 
+    def has_fired(self, session_id: str, hook: str) -> bool:
+        """Whether this was fired, as far as is remembered."""
+        with self._lock:
+            return hook in self._fired.get(session_id, {})
+
     def forget(self, session_id: str) -> None:
         """Let the end of a session be fired again, and the reset to it; not what is being fired."""
         with self._lock:

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
 _Given = Mapping[str, Any]
 _Place = tuple[str, str]
+
+Begins = Callable[[str], bool]
+"""Is asked just before a hook is told, by its name; False where it is not to be told here."""
+
 _How = Literal["raised", "timed_out", "behind", "left_out"]
 _MAX_WAITING = 100
 """An implementation that is so many calls behind is left out until one has ended."""
@@ -75,23 +79,42 @@ class Hooks(Registry):
         """Call the implementations of a hook, one after another. Never raises."""
         return self._call(hook, arguments)
 
-    def once(self, hook: str, /, **arguments: Any) -> HookReport:
+    def once(self, hook: str, begins: Begins | None = None, /, **arguments: Any) -> HookReport:
         """Call a hook unless it was called for this session already. Never raises.
 
         A session that was finalized can be finalized again once it has begun again: by a start, by
         a reset to it, or by `reopened`. Whoever comes second waits until the first has finished.
+        Where `begins` is given it decides, whatever is remembered here: it is asked at the very
+        last, and notes for all processes and times that the hook is being told.
         """
-        return self._once(hook, arguments)
+        return self._once(hook, arguments, begins)
 
     def boundary(
-        self, old: str | None, new: str | None, platform: str, reason: str | None = None
+        self,
+        old: str | None,
+        new: str | None,
+        platform: str,
+        reason: str | None = None,
+        begins: Begins | None = None,
     ) -> BoundaryReport:
         """Finalize the old session, then reset to the new one; either may be none. Never raises."""
         finalize, reset = _steps(old, new, platform, reason)
         return BoundaryReport(
-            None if finalize is None else self._once(FINALIZE, finalize),
-            None if reset is None else self._once(RESET, reset),
+            None if finalize is None else self._once(FINALIZE, finalize, begins),
+            None if reset is None else self._once(RESET, reset, begins),
         )
+
+    def may_tell(self) -> bool:
+        """Whether anybody may want to know of a boundary, as far as can be told. Never raises."""
+        try:
+            return not self.is_loaded or any(map(self.implementations, (FINALIZE, RESET)))
+        except Exception as error:  # noqa: BLE001 -- a reset goes on whatever its hooks do
+            self._tell(HookFault("the dispatcher", "", "dispatcher", error))
+            return True
+
+    def has_finalized(self, session_id: str) -> bool:
+        """Whether a session was finalized here since it last began, as far as is remembered."""
+        return self._boundaries.has_fired(session_id, FINALIZE)
 
     def reopened(self, session_id: str) -> None:
         """Note that a session goes on, so that it is finalized again when it ends again."""
@@ -123,12 +146,16 @@ class Hooks(Registry):
                 if call.running
             ]
 
-    def _once(self, hook: str, given: _Given) -> HookReport:
+    def _once(self, hook: str, given: _Given, begins: Begins | None) -> HookReport:
         session_id = given.get("session_id")
         try:
             bound_s = self.timeout_s * (len(self.implementations(hook)) + 1)
             with self._boundaries.once(session_id, hook, wait_s=bound_s) as first:
                 if first:
+                    return self._call(hook, given, begins)
+            if session_id is not None and begins is not None and begins(hook):
+                self.reopened(session_id)  # as is stored; what is remembered is not true any more
+                with self._boundaries.once(session_id, hook, wait_s=0):
                     return self._call(hook, given)
         except Exception as error:  # noqa: BLE001 -- a reset goes on whatever its hooks do
             fault = HookFault("the dispatcher", hook, "dispatcher", error)
@@ -136,12 +163,15 @@ class Hooks(Registry):
             return HookReport(hook, session_id, failed=(fault,))
         return HookReport(hook, session_id, repeated=True)
 
-    def _call(self, hook: str, given: _Given) -> HookReport:
+    def _call(self, hook: str, given: _Given, begins: Begins | None = None) -> HookReport:
         called: list[str] = []
         failed: list[HookFault] = []
+        refused = False
         try:
             failed += self.load_installed()
-            for implementation in self.implementations(hook):
+            implementations = self.implementations(hook)
+            refused = begins is not None and not begins(hook)
+            for implementation in () if refused else implementations:
                 name = implementation.plugin_name
                 how, error = self._call_one(hook, implementation, given)
                 if how not in {"behind", "left_out"}:
@@ -152,7 +182,7 @@ class Hooks(Registry):
             failed.append(HookFault("the dispatcher", hook, "dispatcher", error))
         for fault in failed:
             self._tell(fault)
-        return HookReport(hook, given.get("session_id"), tuple(called), tuple(failed))
+        return HookReport(hook, given.get("session_id"), tuple(called), tuple(failed), refused)
 
     def _call_one(
         self, hook: str, implementation: pluggy.HookImpl, given: _Given

@@ -97,6 +97,11 @@ class Registry:
             caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
             return caller.get_hookimpls()[::-1]
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the plugins that are installed are there."""
+        return self._group is None
+
     def load_installed(self) -> list[HookFault]:
         """Load the plugins that are installed, the first time; return which are not there.
 

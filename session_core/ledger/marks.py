@@ -68,10 +68,13 @@ class KeptMarks(Marks):
     def change(self, session_id: str, change: Change) -> bool:
         """Change what is noted of a session; return whether it was."""
         beside = super().get(session_id)
+        seen: Noted = {}
 
         def step(rows: Handle) -> bool:
+            nonlocal seen
             stored = rows.value(SQL["get_mark"], self._of(session_id))
-            noted = change(_merged(self._parsed(stored), beside))
+            seen = _merged(self._parsed(stored), beside)
+            noted = change(dict(seen))
             if noted is not None:
                 values = {"noted": json.dumps(noted), "now": self._clock()}
                 rows.run(SQL["put_mark"], self._of(session_id) | values)
@@ -82,7 +85,7 @@ class KeptMarks(Marks):
             if changed:  # what could not be written before now is
                 super().forget(session_id)
             return changed
-        return super().change(session_id, change)
+        return super().change(session_id, lambda noted: change(_merged(seen, noted)))
 
     def forget(self, session_id: str) -> None:
         """Forget what is noted of a session, which goes on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,39 @@ def settled(value: Any) -> Any:
         return await value
 
     return anyio.run(settle)
+
+
+def check_agent(made: Any) -> Any:
+    """Return the agent that a factory has made.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if not callable(made):
+        raise InvalidInput(
+            f"build(run) has returned {_kind(made)}; let it return the agent of the session, "
+            "a function of run and message"
+        )
+    return made
+
+
+def check_result(result: Any) -> Any:
+    """Return what an agent has answered with.
+
+    Raises:
+        InvalidInput: that is nothing that a person can be answered.
+    """
+    told = result.get("final_response") if isinstance(result, Mapping) else result
+    if told is not None and not isinstance(told, str):
+        raise InvalidInput(
+            f"the agent has answered with {_kind(told)}; let it return text, None, or a mapping "
+            "whose final_response is one of these"
+        )
+    return result
+
+
+def _kind(given: Any) -> str:
+    return "None" if given is None else f"something of the type {type(given).__name__}"
 
 
 async def called(function: Callable[..., Any], *args: Any) -> Any:

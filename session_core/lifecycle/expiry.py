@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from session_core.errors import InvalidInput
+from session_core.errors import InvalidInput, SessionError
 from session_core.isolated import Report, log_fault, off_loop
 from session_core.keys import platform_of
 from session_core.routing.entries import SessionEntry
@@ -77,6 +77,10 @@ class ExpiryWatcher:
 
     def tick(self) -> list[str]:
         """Do one round; return the sessions that were finalized."""
+        try:
+            self._store.tell_untold()
+        except (SessionError, OSError) as error:
+            self._report("what was owed to the hooks is told later", error)
         finalized = [session_id for key in self._store.entries() for session_id in self._end(key)]
         if not self._stopped.is_set():
             self._runtime.cache.sweep(self._waits_for_expiry)
@@ -121,6 +125,7 @@ class ExpiryWatcher:
         """
         self._runtime.hooks.once(
             "on_session_finalize",
+            lambda _: self._store.begin_end(entry.key, entry.session_id),
             session_id=entry.session_id,
             platform=str(entry.platform or platform_of(entry.session_key)),
             reason="session_expired",
@@ -155,6 +160,8 @@ class ExpiryWatcher:
         )
 
     def _prune(self) -> None:
+        if self._failures:
+            return  # an old route may be one whose end is to be told yet
         now = self._clock()
         if self._pruned_at is not None and now - self._pruned_at < PRUNE_EVERY_S:
             return

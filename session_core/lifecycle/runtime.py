@@ -15,6 +15,7 @@ from session_core.lifecycle.turns import Turns
 from session_core.models import SessionRow
 from session_core.routing.entries import SessionEntry
 from session_core.routing.recovery import RESUMABLE
+from session_core.routing.store import SessionStore
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -90,8 +91,11 @@ class SessionRuntime(Turns):
         """Put a chat into a session of before, by its id, the beginning of that, or its title.
 
         Raises:
+            InvalidInput: no session is named.
             NotFound: there is no such session, or no such chat.
         """
+        if not isinstance(session, str) or not session.strip():
+            raise InvalidInput("name the session: by its id, the beginning of that, or its title")
         found = self.db.resolve_session_id(session) or self.db.resolve_session_by_title(session)
         if found is None:
             raise NotFound(f"no session {session!r}; name it by its id or its title")
@@ -198,22 +202,23 @@ class SessionRuntime(Turns):
             self._end(run, completed=False, interrupted=True)
 
     def _tell_end(self, session_key: str, session_id: str, platform: str, reason: str) -> None:
-        if self._takes_end(session_key, session_id):
-            self.hooks.once(
-                "on_session_finalize", session_id=session_id, platform=platform, reason=reason
-            )
-
-    def _takes_end(self, session_key: str, session_id: str) -> bool:
-        """Whether the end of a session is told here, and not by another process.
+        """Tell that a session ends, unless another process does.
 
         Who has led the chat elsewhere has told the end of what he ended. Where that cannot be
         asked it is told, better twice than never.
         """
+        begins = None
         with self._reporting(f"the session of {session_key} could be finalized a second time"):
-            if self.store.peek_session_id(session_key) == session_id:
-                return self.store.claim_end(session_key, session_id)
-            return not _is_ended(self.db.get_session(session_id))
-        return True
+            if self.store.peek_session_id(session_key) != session_id:
+                if _is_ended(self.db.get_session(session_id)):
+                    return
+            elif self.store.claim_end(session_key, session_id):
+                begins = partial(_begin, self.store, session_key, session_id)
+            else:
+                return
+        self.hooks.once(
+            "on_session_finalize", begins, session_id=session_id, platform=platform, reason=reason
+        )
 
     def _note_end(self, session_key: str, session_id: str) -> None:
         with self._reporting(f"the session of {session_key} could be finalized a second time"):
@@ -230,6 +235,10 @@ class SessionRuntime(Turns):
             entry = self.store.get(session_key)
             if entry is not None and entry.resume_reason == _INTERRUPTED:
                 self.store.clear_resume_pending(session_key)
+
+
+def _begin(store: SessionStore, session_key: str, session_id: str, _: str) -> bool:
+    return store.begin_end(session_key, session_id)
 
 
 def _is_ended(row: SessionRow | None) -> bool:

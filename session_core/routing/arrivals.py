@@ -5,19 +5,16 @@ Where a chat changes its session, the route and the rows of the sessions change 
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from session_core.errors import Conflict, NotFound
 from session_core.keys import SessionSource, check_session_id
 from session_core.models import SessionRow
 from session_core.routing import policies, recovery
-from session_core.routing.deciding import Beside
+from session_core.routing.beginnings import Beginnings
 from session_core.routing.entries import SessionEntry
-from session_core.routing.expiry import Expiry
 from session_core.state.contract import StateDatabase
 
 
-class Arrivals(Expiry):
+class Arrivals(Beginnings):
     """Messages come in; sessions begin, begin anew, are switched and are found again."""
 
     def get_or_create_session(
@@ -37,6 +34,7 @@ class Arrivals(Expiry):
             if entry is None:
                 found = None if force_new else self._recover(key, source)
                 return found or self._store_new(key, source)
+            self._pass_on(key, entry)
             same = before is not None and entry.session_id == before.session_id
             forced = force_new and (same or entry.created_at < arrived_at)
             return self._arrive(key, source, entry, force_new=forced)
@@ -55,6 +53,7 @@ class Arrivals(Expiry):
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
             if entry is None:
                 return None
+            self._pass_on(session_key, entry)
             self._heal(entry)
             entry.display_name = display_name or entry.display_name
             return self._reset(session_key, entry)
@@ -73,6 +72,7 @@ class Arrivals(Expiry):
         def decide(entry: SessionEntry | None) -> SessionEntry | None:
             if entry is None:
                 return None
+            self._pass_on(session_key, entry)
             target = None if self.db is None else self.db.get_session(target_session_id)
             if entry.session_id == target_session_id:
                 self._reopen(target)
@@ -184,79 +184,6 @@ class Arrivals(Expiry):
         if self.db is not None and row is not None and row["ended_at"] is not None:
             self.db.reopen_session(row["id"])
             self._went_on(row["id"])
-
-    def _store_new(self, key: str, source: SessionSource) -> SessionEntry:
-        now = self._now()
-        entry = self._entry(key, source, self._new_id(now), now)
-        self._put(key, entry, urgent=True)
-        return entry
-
-    def _entry(
-        self, key: str, source: SessionSource, session_id: str, created_at: datetime
-    ) -> SessionEntry:
-        return SessionEntry(
-            session_key=key,
-            session_id=session_id,
-            created_at=created_at,
-            updated_at=self._now(),
-            origin=source,
-            display_name=source.chat_name,
-            platform=source.platform,
-            chat_type=source.chat_type,
-        )
-
-    def _reset(
-        self, key: str, old: SessionEntry, source: SessionSource | None = None
-    ) -> SessionEntry:
-        """Begin a session because somebody asked."""
-        entry = self._successor(old, source)
-        entry.is_fresh_reset = True
-        self._crossed(old, entry, "new_session")
-        self._put(key, entry, self._end(old, "session_reset"), urgent=True)
-        return entry
-
-    def _reset_by_policy(
-        self, key: str, old: SessionEntry, reason: str, source: SessionSource
-    ) -> SessionEntry:
-        entry = self._successor(old, source)
-        entry.was_auto_reset, entry.auto_reset_reason = True, reason
-        self._crossed(old, entry, reason)
-        self._put(key, entry, self._end(old, reason), urgent=True)
-        return entry
-
-    def _replace_ended(self, key: str, old: SessionEntry, source: SessionSource) -> SessionEntry:
-        """Begin a session because the old one had ended already, which is no boundary."""
-        entry = self._successor(old, source)
-        self._put(key, entry, urgent=True)
-        return entry
-
-    def _switch(self, key: str, old: SessionEntry, session_id: str) -> SessionEntry:
-        entry = self._successor(old)
-        entry.session_id, entry.reset_had_activity = session_id, False
-        end = self._end(old, "session_switch")
-
-        def switch(db: StateDatabase) -> None:
-            end(db)
-            db.reopen_session(session_id)
-            self._peer(entry)(db)
-
-        self._went_on(session_id)
-        self._crossed(old, entry, "session_switch")
-        self._put(key, entry, switch, urgent=True)
-        return entry
-
-    def _successor(self, old: SessionEntry, source: SessionSource | None = None) -> SessionEntry:
-        now = self._now()
-        return old.successor(self._new_id(now), now, source)
-
-    @staticmethod
-    def _end(old: SessionEntry, reason: str) -> Beside:
-        return lambda db: db.promote_to_session_reset(old.session_id, reason)
-
-    def _peer(self, entry: SessionEntry) -> Beside:
-        """Return the step that says in the row of its session which chat that belongs to."""
-        fields = self.peer_fields(entry)
-        return lambda db: db.record_gateway_session_peer(entry.session_id, **fields)
 
 
 class _Elsewhere(Exception):

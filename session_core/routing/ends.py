@@ -1,8 +1,9 @@
 """Who tells that the session of a chat ends, and what is noted of it, so that it is told once.
 
-Whoever tells it claims that first, in the entry, and notes it there afterwards; on a Hermes home,
-whose entries may not be marked, in `marks` beside it. A claim of a process that has died counts for
-nothing: what it may not have told to its end is told again.
+Whoever tells it claims that first, in the entry, notes there that a hook begins just before it
+does, and afterwards that it was told; on a Hermes home, whose entries may not be marked, in `marks`
+beside it. A claim of a process that has died counts for nothing, but a hook that began counts as
+told.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from session_core.keys import platform_of
+from session_core.errors import SessionError
 from session_core.routing.deciding import Beside, Deciding
 from session_core.routing.entries import SessionEntry
 from session_core.routing.marks import Noted
-from session_core.routing.notes import CLAIM, token_of
+from session_core.routing.notes import BEGUN, CLAIM, token_of
 
 _MOST_CHATS = 8
 """So many chats that share a session have marks of their own."""
@@ -28,12 +29,28 @@ class Ends(Deciding):
         if entry.expiry_finalized or not self._is_hermes:
             return entry.expiry_finalized
         noted = self.marks.get(entry.session_id)
-        return bool(noted) and _is_told(entry, noted, lives=self._lives(entry.session_id))
+        return bool(noted) and is_told(entry, noted, lives=self._lives(entry.session_id))
 
     def claim_end(self, session_key: str, session_id: str) -> bool:
         """Take on to tell that the session of a chat ends, whatever the clock says."""
         take = partial(self._take, lives=self._lives(session_id))
         return self._change_noted(session_key, session_id, take)
+
+    def begin_end(self, session_key: str, session_id: str) -> bool:
+        """Note that a hook begins to be told of the end that was claimed here, and counts as told.
+
+        False where it began before, was another's by then, or is none any more. Where that cannot
+        be noted it is told all the same, better twice than never.
+        """
+
+        def change(current: SessionEntry) -> bool:
+            is_ours = CLAIM.holder(current, self._now()) == self._token
+            if not is_ours or current.expiry_finalized or has_begun(current):
+                return False
+            current.extra[BEGUN] = used_at(current)
+            return True
+
+        return self._noted(partial(self._change_noted, session_key, session_id, change))
 
     def set_end_told(self, session_key: str, session_id: str) -> bool:
         """Note that the end of the session of a chat was told, by whatever path."""
@@ -53,7 +70,8 @@ class Ends(Deciding):
     def _take(self, current: SessionEntry, *, lives: bool) -> bool:
         """Note that the end of a session is told here, unless it was or somebody else does.
 
-        What lives and has no mark was told by nobody, whatever this process remembers.
+        What lives and has no mark was told by nobody, whatever this process remembers. Where a hook
+        has begun, that stays noted: what is left to do is to note the end.
         """
         now, token = self._now(), self._token
         holder = CLAIM.holder(current, now)
@@ -61,8 +79,16 @@ class Ends(Deciding):
             return False
         if holder is None and lives and self.hooks is not None:
             self.hooks.reopened(current.session_id)
+        if not has_begun(current):
+            CLAIM.clear(current)
         CLAIM.put(current, token, now)
+        if self._was_told_here(current.session_id, lives=lives):
+            current.extra[BEGUN] = used_at(current)
         return True
+
+    def _was_told_here(self, session_id: str, *, lives: bool) -> bool:
+        """Whether this process has told the end of a session, by another chat or by its id."""
+        return not lives and self.hooks is not None and self.hooks.has_finalized(session_id)
 
     def _change_noted(
         self,
@@ -88,21 +114,14 @@ class Ends(Deciding):
     ) -> bool:
         def step(noted: Noted) -> Noted | None:
             current = entry.copy()
-            current.expiry_finalized |= _is_told(entry, noted, lives=lives)
-            token = noted.get(CLAIM.names[0])
-            # What was claimed here before the session was used again was for another end.
-            if token != self._token or noted.get("used_at") == _used_at(entry):
+            current.expiry_finalized |= is_told(entry, noted, lives=lives)
+            is_known = noted.get(CLAIM.names[0]) == self._token or BEGUN in noted
+            # What was told, or claimed here, before the session was used again was another end.
+            if not is_known or noted.get("used_at") == used_at(entry):
                 current.extra |= {name: noted[name] for name in CLAIM.names if name in noted}
             return _noted_of(current, noted) if change(current) else None
 
         return self.marks.change(entry.session_id, step)
-
-    # -- boundaries ------------------------------------------------------------------------
-
-    def _crossed(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
-        """Note a boundary, whose hooks are called once the decision is stored."""
-        lives = self._lives(old.session_id)
-        self._told.afterwards.append(partial(self._tell, old, new, reason, lives=lives))
 
     def _went_on(self, session_id: str) -> None:
         """Note that a session was reopened, so that its next end is told again."""
@@ -120,45 +139,42 @@ class Ends(Deciding):
         """What this store claims with."""
         return token_of(self._nonce)
 
-    def _tell(self, old: SessionEntry, new: SessionEntry, reason: str, *, lives: bool) -> None:
-        """Call the hooks of a boundary; the end of an expired session was told already."""
-        if self.hooks is None:
-            return
-        platform = str(new.platform or platform_of(new.session_key))
-        ended = old.session_id if self._is_left_to_tell(old, lives=lives) else None
-        self.hooks.boundary(ended, new.session_id, platform, reason)
-
-    def _is_left_to_tell(self, old: SessionEntry, *, lives: bool) -> bool:
-        """Whether the end of a session that its chat has left is told here.
-
-        What this store has claimed is told by another thread, for which the hooks wait.
-        """
-        if self._is_hermes:
-            return self._change_mark(old, partial(self._take, lives=lives), lives=lives)
-        return self._take(old, lives=lives)
+    def _noted(self, note: Callable[[], bool]) -> bool:
+        """Return whether a hook is to be told, as is noted; it is where that cannot be."""
+        try:
+            return note()
+        except (SessionError, OSError) as error:
+            self.report("what a hook is told of could be told a second time", error)
+            return True
 
     def _lives(self, session_id: str) -> bool:
         row = None if self.db is None else self.db.get_session(session_id)
         return row is None or row["ended_at"] is None
 
 
-def _used_at(entry: SessionEntry) -> str:
+def has_begun(entry: SessionEntry) -> bool:
+    """Whether a hook has begun to be told that a session ends, as it was last used."""
+    return entry.extra.get(BEGUN) == used_at(entry)
+
+
+def used_at(entry: SessionEntry) -> str:
+    """Return by what is known which use of a session is meant: when that was."""
     return entry.updated_at.isoformat()
 
 
-def _is_told(entry: SessionEntry, noted: Noted, *, lives: bool) -> bool:
+def is_told(entry: SessionEntry, noted: Noted, *, lives: bool) -> bool:
     """Whether an end was told, as noted beside the entry.
 
     That counts as long as nobody has used the session since, and for one that has ended, whatever
     its last turn has written since.
     """
     told = noted.get("told", [])
-    return _used_at(entry) in told or bool(told and not lives)
+    return used_at(entry) in told or bool(told and not lives)
 
 
 def _noted_of(entry: SessionEntry, noted: Noted) -> Noted:
     claim = {name: entry.extra[name] for name in CLAIM.names if name in entry.extra}
     told: list[str] = noted.get("told", [])
-    if entry.expiry_finalized and _used_at(entry) not in told:
-        told = [*told, _used_at(entry)][-_MOST_CHATS:]
-    return {**claim, "used_at": _used_at(entry), "told": told}
+    if entry.expiry_finalized and used_at(entry) not in told:
+        told = [*told, used_at(entry)][-_MOST_CHATS:]
+    return {**claim, "used_at": used_at(entry), "told": told}

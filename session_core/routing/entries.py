@@ -39,6 +39,9 @@ _FLAGS = (
     "was_auto_reset",
     "reset_had_activity",
 )
+UNTOLD = "untold_boundaries"
+"""What the hooks of a chat are owed, whichever session it is in by now."""
+
 _TEXTS = ("display_name", "platform", "resume_reason", "auto_reset_reason")
 
 
@@ -112,6 +115,7 @@ class SessionEntry:
             platform=self.platform,
             chat_type=self.chat_type,
             reset_had_activity=self.last_prompt_tokens > 0,
+            extra={UNTOLD: self.extra[UNTOLD]} if UNTOLD in self.extra else {},
             stored=self.stored,
         )
 
@@ -164,6 +168,21 @@ class SessionEntry:
         if self.origin is not None:
             stored["origin"] = self.origin.to_dict()
         return stored | self.extra | stored
+
+    def to_text(self) -> str:
+        """Return the text that is stored.
+
+        Raises:
+            InvalidInput: something in it is not of JSON.
+        """
+        stored = self.to_dict()
+        try:
+            return json.dumps(stored)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(
+                f"the entry of {self.session_key} cannot be stored: {error}; "
+                "let what is in `extra` and `origin` be text, numbers, lists and mappings of them"
+            ) from error
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> SessionEntry:

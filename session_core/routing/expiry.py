@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from session_core.keys import platform_of
 from session_core.routing import policies
-from session_core.routing.ends import Ends
+from session_core.routing.crossing import Crossings
 from session_core.routing.entries import SessionEntry
 from session_core.routing.notes import CLAIM, TURN, new_token
 from session_core.state.contract import StateDatabase
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from session_core.settings import SessionResetPolicy
 
 
-class Expiry(Ends):
+class Expiry(Crossings):
     """Turns begin and end, and sessions expire."""
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:

@@ -42,10 +42,11 @@ class File:
             stored = self._mirror.read().entries.get(key)
         return None if stored is None else self._parse(key, stored)
 
-    def all(self) -> Entries:
-        """Return all entries."""
+    def all(self, having: str = "") -> Entries:
+        """Return all entries, or those that have a field of this name."""
         with self._lock:
-            stored = dict(self._mirror.read().entries)
+            read = self._mirror.read().entries
+            stored = {key: value for key, value in read.items() if not having or having in value}
         parsed = ((key, self._parse(key, value)) for key, value in stored.items())
         return {key: entry for key, entry in parsed if entry is not None}
 
@@ -63,7 +64,7 @@ class File:
         What changes beside it does so first: a crash in between leaves a route to a session that
         has ended, from which the next message goes on to where it was to lead.
         """
-        text = json.dumps(entry.to_dict())
+        text = entry.to_text()
         if text == entry.stored and beside is None:
             return False
         with self._lock, self._mirror.alone():

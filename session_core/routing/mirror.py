@@ -31,6 +31,8 @@ README = (
     "false in config.yaml."
 )
 
+_FIRST = "_README"
+
 _STALE_S = 3600.0
 _PIECE = 500
 _KINDS: Mapping[int, type[SessionError]] = {
@@ -59,7 +61,7 @@ class Mirror:
     ) -> None:
         self.path = folder / NAME
         # Hermes 0.17 reads nothing of a file that begins with a text.
-        self._explanation = {"_README": README} if explained else {}
+        self._explanation = {_FIRST: README} if explained else {}
         self.problems: dict[str, None] = {}
         self._clock = clock
         self._contents = Contents()
@@ -88,7 +90,9 @@ class Mirror:
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def write(self, members: Iterable[str], *, odd: Mapping[str, Any] | None = None) -> None:
-        """Write members of a JSON object, after the metadata and before what is no entry.
+        """Write members of a JSON object, before all that is no entry but the explanation.
+
+        Hermes 0.17 reads as far as the first text that stands where an entry is to be.
 
         Raises:
             SessionError: it could not be written, and is as it was.
@@ -101,8 +105,10 @@ class Mirror:
                 self.problems[f"{self.path} was broken and is now {aside.name}"] = None
                 contents = Contents()
             metadata = {**self._explanation, **contents.metadata}
+            first = {name: metadata.pop(name) for name in (_FIRST,) if name in metadata}
             rest = contents.odd if odd is None else odd
-            lines = chain(_members(metadata), members, _members(rest))
+            lines = chain(_members(first), members, _members(metadata), _members(rest))
+            metadata |= first
             _files.write_atomic(self.path, _object(lines), prefix=PREFIX)
         self._contents = Contents(metadata=metadata, odd=dict(rest))
         self._signature, self._written = self.signature(), True
@@ -121,9 +127,9 @@ class Mirror:
         self.problems[f"what could not be read of {', '.join(stored)} is in {aside.name}"] = None
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, patience_s: float | None = None) -> Iterator[None]:
         """No other process writes the file meanwhile."""
-        with self._errors(), _files.exclusive(self.path.with_name(LOCK)):
+        with self._errors(), _files.exclusive(self.path.with_name(LOCK), patience_s):
             yield
 
     def sweep(self) -> None:

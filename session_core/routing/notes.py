@@ -12,6 +12,7 @@ import uuid
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
+from typing import Any
 
 from session_core import processes
 from session_core.routing.entries import SessionEntry, local, time_if_one
@@ -20,20 +21,16 @@ from session_core.routing.entries import SessionEntry, local, time_if_one
 class Note:
     """Something that is noted in an entry, beside what is known of it by name."""
 
-    def __init__(self, name: str, since: str, lasts: timedelta) -> None:
-        self.names = name, since
+    def __init__(self, name: str, since: str, lasts: timedelta, *more: str) -> None:
+        self.names = name, since, *more
         self._name = name
         self._since = since
         self._lasts = lasts
 
     def holder(self, entry: SessionEntry, now: datetime) -> str | None:
         """Return the token of who is at it, None where nobody is any more."""
-        token = entry.extra.get(self._name)
-        since = time_if_one(entry.extra.get(self._since))
-        if not isinstance(token, str) or since is None:
-            return None
-        # A clock that was set back makes nobody dead.
-        return token if abs(local(now) - since) < self._lasts and _is_alive(token) else None
+        token, since = entry.extra.get(self._name), entry.extra.get(self._since)
+        return holder_of(token, since, now, lasts=self._lasts)
 
     def put(self, entry: SessionEntry, token: str, now: datetime) -> None:
         """Note who is at it from now on."""
@@ -44,16 +41,30 @@ class Note:
         found = entry.extra.get(self._name)
         if found is None or token not in {None, found}:
             return False
-        del entry.extra[self._name]
-        entry.extra.pop(self._since, None)
+        for name in self.names:
+            entry.extra.pop(name, None)
         return True
 
 
 TURN = Note("active_turn_token", "active_turn_started_at", timedelta(hours=6))
 """An agent is at work."""
 
-CLAIM = Note("expiry_claim", "expiry_claimed_at", timedelta(hours=1))
-"""Somebody tells that the session has expired."""
+_TELLING = timedelta(hours=1)
+
+BEGUN = "expiry_told_of"
+"""Of which use of the session a hook has begun to be told that it has ended."""
+
+CLAIM = Note("expiry_claim", "expiry_claimed_at", _TELLING, BEGUN)
+"""Somebody tells that the session has ended."""
+
+
+def holder_of(token: Any, since: Any, now: datetime, *, lasts: timedelta = _TELLING) -> str | None:
+    """Return the token of who has noted something, None where nobody is at it any more."""
+    noted_at = time_if_one(since)
+    if not isinstance(token, str) or noted_at is None:
+        return None
+    # A clock that was set back a little makes nobody dead; far ahead of it nothing is noted.
+    return token if abs(local(now) - noted_at) < lasts and _is_alive(token) else None
 
 
 def new_token() -> str:

@@ -88,14 +88,14 @@ def _last_boundary(policy: SessionResetPolicy, now: datetime) -> datetime:
 
 
 def _elapsed(since: datetime, now: datetime) -> timedelta:
-    """Return the time between two, of which either may have been given a zone."""
+    """Return the time between two, of which either may have a zone; one to come counts as now."""
     since, now = local(since), local(now)
     try:
         until = now.astimezone(timezone.utc)
         both = [until - since.replace(fold=fold).astimezone(timezone.utc) for fold in (0, 1)]
     except (OverflowError, OSError, ValueError):  # at the end of the calendar
         return now - since
-    return min((span for span in both if span >= timedelta()), default=max(both))
+    return min((span for span in both if span >= timedelta()), default=timedelta())
 
 
 def _is_active(entry: SessionEntry, active: Active | None) -> bool:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from session_core.errors import Conflict, InvalidInput, SessionError
 from session_core.routing import policies
-from session_core.routing.arrivals import Arrivals
 from session_core.routing.deciding import check_is_key
 from session_core.routing.entries import SessionEntry
+from session_core.routing.interruptions import Interruptions
+from session_core.routing.owed import owed_by
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from session_core.state.contract import StateDatabase
 
 
-class SessionStore(Arrivals):
+class SessionStore(Interruptions):
     """The sessions that chats are in."""
 
     @classmethod
@@ -111,53 +112,6 @@ class SessionStore(Arrivals):
 
         return self._change(session_key, change)
 
-    def suspend_session(self, session_key: str) -> bool:
-        """Let the next message begin a new session, whatever the policy says."""
-
-        def change(entry: SessionEntry) -> bool:
-            entry.suspended = True
-            return True
-
-        return self._change(session_key, change) is not None
-
-    def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
-        """Note that a turn was interrupted, unless the session is suspended."""
-
-        def change(entry: SessionEntry) -> bool:
-            if entry.suspended:
-                return False
-            entry.resume_pending = True
-            entry.resume_reason = reason
-            entry.last_resume_marked_at = self._now()
-            return True
-
-        return self._change(session_key, change) is not None
-
-    def clear_resume_pending(self, session_key: str) -> bool:
-        """Note that the turn after an interruption was finished."""
-
-        def change(entry: SessionEntry) -> bool:
-            if not entry.resume_pending:
-                return False
-            entry.forget_interruption()
-            return True
-
-        return self._change(session_key, change) is not None
-
-    def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
-        """Mark what was active just before an unclean stop as interrupted; return how many.
-
-        Where an agent is at work in a process that lives, nothing was interrupted.
-        """
-        now = self._now()
-        recent = [
-            key
-            for key, entry in self.entries().items()
-            if policies.used_within(entry, max_age_seconds, now)
-            if not (entry.suspended or entry.resume_pending or self.is_in_turn(entry))
-        ]
-        return sum(self.mark_resume_pending(key, "restart_interrupted") for key in recent)
-
     def set_model_override(self, session_key: str, override: dict[str, str] | None) -> bool:
         """Store the model that a chat asked for, or forget it; a key of an interface never is.
 
@@ -195,7 +149,7 @@ class SessionStore(Arrivals):
     def _check(self, key: str, entry: SessionEntry | None) -> bool:
         if entry is None or self.db is None:
             return False
-        if entry.expiry_finalized or self.is_in_turn(entry):
+        if entry.expiry_finalized or owed_by(entry) or self.is_in_turn(entry):
             return False  # its reset is told with its next message, or its turn leads it on
         arrived_id = entry.session_id
         try:

@@ -27,6 +27,9 @@ from session_core.state.contract import StateDatabase
 MIRROR_DELAY_S = 0.5
 """The mirror follows an ordinary change so much later, together with those that come meanwhile."""
 
+MIRROR_PATIENCE_S = 1.0
+"""So long a change that is stored waits for whoever writes the file; then it follows later."""
+
 Entries = dict[str, SessionEntry]
 
 
@@ -47,7 +50,7 @@ class Table:
         self._mirrored = mirrored
         self._lock = threading.Lock()
         self._mirroring = threading.RLock()  # a change never waits for a mirror that is written
-        self._changes = self._mirrored_changes = 0
+        self._changes = self._mirrored_changes = self._failures = 0
         self._later = Later(self._catch_up)
         self._retry = Retry(self._catch_up)
         self._settled = False
@@ -75,12 +78,13 @@ class Table:
             self._broken[key] = row
         return entry
 
-    def all(self) -> Entries:
-        """Return all entries."""
+    def all(self, having: str = "") -> Entries:
+        """Return all entries, or those whose text has this in it."""
         strays = self._strays()
         rows = self._db.load_gateway_routing_entries(scope=self._scope)
         texts = strays.entries | {k: row for k, row in rows.items() if row != strays.broken.get(k)}
-        parsed = ((key, self._parse(key, text)) for key, text in texts.items() if key[:1] != "_")
+        wanted = {k: text for k, text in texts.items() if k[:1] != "_" and having in text}
+        parsed = ((key, self._parse(key, text)) for key, text in wanted.items())
         return {key: entry for key, entry in parsed if entry is not None}
 
     def settle(self) -> None:
@@ -145,11 +149,11 @@ class Table:
         """Write what the mirror still lacks."""
         self._later.forget()
         if self._mirrored:
-            self._catch_up()
+            self._catch_up(at_end=True)
         self._retry.forget()
 
     def _put(self, key: str, entry: SessionEntry) -> bool:
-        text = json.dumps(entry.to_dict())
+        text = entry.to_text()
         if text == entry.stored:
             return False
         expected = entry.stored
@@ -192,19 +196,24 @@ class Table:
             self._changes += 1
             return self._changes
 
-    def _catch_up(self, wanted: int | None = None) -> None:
+    def _catch_up(self, wanted: int | None = None, *, at_end: bool = False) -> None:
         """Write the mirror, unless one that holds so many changes was written meanwhile.
 
-        What it lacks where that fails, it gets with the next change, or when it is tried again.
+        What it lacks where that fails, it gets with the next change, or when it is tried again. Who
+        has waited for a try that failed does not try too: many resets wait no longer than one.
         """
+        failures = self._failures
         with self._mirroring:
             if self._mirrored_changes >= (self._changes if wanted is None else wanted):
                 return
+            if wanted is not None and self._failures != failures:
+                return
             try:
-                with self._mirror.alone():
+                with self._mirror.alone(None if at_end else MIRROR_PATIENCE_S):
                     count = self._changes
                     self._write_mirror()
             except SessionError as error:
+                self._failures += 1
                 self._problems[f"the mirror could not be written: {error}"] = None
                 self._retry.ask()
             else:

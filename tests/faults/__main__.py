@@ -19,12 +19,15 @@ from tests.faults.maintenance_sweep import MaintenanceSweep
 from tests.faults.mutations import MUTATIONS
 from tests.faults.points import FAULTS, commit
 from tests.faults.route_sweep import RouteSweep
+from tests.faults.route_sweep_told import ToldSweep
 from tests.faults.routes import ROUTES
+from tests.faults.routes_told import TOLD
 from tests.faults.sweep import Outcome, Sweep
 
 PARTS: tuple[tuple[str, type[Sweep], dict[str, Any]], ...] = (
     ("state", Sweep, MUTATIONS),
     ("routes", RouteSweep, ROUTES),
+    ("told", ToldSweep, TOLD),
     ("ledger", LedgerSweep, LEDGER),
     ("compression", CompressionSweep, COMPRESSIONS),
     ("maintenance", MaintenanceSweep, MAINTENANCE),

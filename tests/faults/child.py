@@ -26,6 +26,7 @@ from tests.faults.ledger import LEDGER
 from tests.faults.maintenance import MAINTENANCE
 from tests.faults.mutations import MUTATIONS, open_home
 from tests.faults.routes import ROUTES, Opened
+from tests.faults.routes_told import TOLD
 
 _PR_SET_PTRACER = 0x59616D61
 _ANY = ctypes.c_ulong(-1)
@@ -68,7 +69,7 @@ def act(name: str, home: str) -> None:
     """Open a home, change it, close it."""
     opened: list[Any] = []
     open_it: Callable[[Path], Any] = open_home if name in MUTATIONS else Opened
-    with_ledger: dict[str, Any] = {**LEDGER, **COMPRESSIONS, **MAINTENANCE}
+    with_ledger: dict[str, Any] = {**LEDGER, **COMPRESSIONS, **MAINTENANCE, **TOLD}
     if name in with_ledger:
         open_it = with_ledger[name].opens
     # What is written beside a file and renamed has a name that strace can be told before.

@@ -238,10 +238,12 @@ LOOKING = frozenset(
         *("lookup_by_session_id", "list_sessions", "is_session_finalizable", "session_fields"),
         "peer_fields",
         *("is_session_expired", "is_in_turn", "open", "close"),
-        *("folder", "is_end_told", "forget_marks"),
+        *("folder", "sessions_dir", "is_end_told", "forget_marks", "begin_end", "tell_untold"),
     }
 )
 """The public names of the store that change nothing in a home, or only bring the mirror up to date.
+
+What hooks are told, and what of that is noted, is swept in `routes_told`.
 """
 
 

@@ -8,7 +8,9 @@ from session_core.routing.store import SessionStore
 from tests.faults import routes, state
 from tests.faults.points import FAULTS
 from tests.faults.route_sweep import RouteSweep
+from tests.faults.route_sweep_told import ToldSweep
 from tests.faults.routes import LOOKING, ROUTES
+from tests.faults.routes_told import TOLD
 
 pytestmark = pytest.mark.faults
 
@@ -19,9 +21,22 @@ def labs():
         yield running
 
 
+@pytest.fixture(scope="module")
+def told_labs():
+    with ToldSweep() as running:
+        yield running
+
+
 @pytest.mark.parametrize("name", ROUTES)
 def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs, tmp_path, name):
     outcomes = labs.run(ROUTES[name], tmp_path)
+    assert [problem for outcome in outcomes for problem in outcome.problems] == []
+    assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_an_end_that_came_about_is_told_once_over_a_fault(told_labs, tmp_path, name):
+    outcomes = told_labs.run(TOLD[name], tmp_path)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 

@@ -183,6 +183,15 @@ def test_what_was_told_is_forgotten_after_very_much_else(
     assert len(hooks._boundaries._fired) == 10
 
 
+def test_of_what_was_told_that_is_forgotten_which_nobody_has_asked_for_the_longest(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boundaries, "_REMEMBERED", 2)
+    for session_id in ("first", "second", "first", "third"):
+        hooks.boundary(session_id, None, "cli")
+    assert list(hooks._boundaries._fired) == ["first", "third"]
+
+
 def test_hooks_of_compression_observe_and_what_they_return_is_ignored(hooks: Hooks) -> None:
     seen: list[Any] = []
 

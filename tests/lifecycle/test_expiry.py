@@ -195,7 +195,7 @@ from tests.lifecycle.runtimes import IDLE, World
 world = World(Path(sys.argv[1]), config=IDLE)
 world.clock.advance(hours=2)
 world.hooks.timeout_s = 30
-world.hooks.add("on_session_finalize", lambda: os._exit(7))
+world.store.begin_end = lambda *_: os._exit(7)
 ExpiryWatcher(world.runtime).tick()
 """
     command = [sys.executable, "-c", code, str(home_path)]

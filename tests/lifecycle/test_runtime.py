@@ -267,15 +267,49 @@ def test_a_factory_that_raises_is_asked_again(home_path: Path) -> None:
     world.close()
 
 
-def test_a_factory_that_returns_nothing_is_refused_each_time_and_leaves_nothing_behind(
-    home_path: Path,
+@pytest.mark.parametrize(
+    ("made", "kind"), [(None, "None"), ("an agent", "type str"), (7, "type int")]
+)
+@pytest.mark.parametrize("how", ["handle", "ahandle"])
+def test_a_factory_that_returns_no_agent_is_refused_each_time_and_leaves_nothing_behind(
+    home_path: Path, made: Any, kind: str, how: str
 ) -> None:
-    world = World(home_path, build=lambda _: None)
+    world = World(home_path, build=lambda _: made)
     for _ in range(2):
-        with pytest.raises(InvalidInput, match="no agent to keep"):
-            world.say()
-    assert list(world.runtime.cache) == []
+        with pytest.raises(InvalidInput, match=f"build.*{kind}; let it return the agent"):
+            handled(world, how)
+    assert (list(world.runtime.cache), world.runtime.running) == ([], [])
+    session_id = world.store.peek_session_id(KEY)
+    assert session_id is not None
+    assert world.db.get_session(session_id) is None
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert not world.store.is_in_turn(entry)
     world.close()
+
+
+@pytest.mark.parametrize(
+    "result", [7, b"bytes", ["text"], {"final_response": 7}, {"final_response": ["text"]}]
+)
+@pytest.mark.parametrize("how", ["handle", "ahandle"])
+def test_an_agent_that_answers_with_what_is_no_answer_is_refused_and_changes_nothing(
+    world: World, result: Any, how: str
+) -> None:
+    world.say()
+    before = world.store.get(KEY)
+    world.clock.advance(seconds=5)
+    world.agent = lambda *_: result
+    with pytest.raises(InvalidInput, match="answered with something of the type"):
+        handled(world, how)
+    after = world.store.get(KEY)
+    assert before is not None
+    assert after is not None
+    assert (after.session_id, after.last_prompt_tokens) == (before.session_id, 0)
+    assert not world.store.is_in_turn(after)
+    ends = [given["completed"] for hook, given in world.told if hook == "on_session_end"]
+    assert ends == [True, False]
+    world.agent = echo
+    assert handled(world, how).text == "echo hello"
 
 
 # Lazily

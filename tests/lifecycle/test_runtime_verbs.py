@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from session_core import Busy, ExpiryWatcher, Hooks, NotFound
+from session_core import Busy, ExpiryWatcher, Hooks, InvalidInput, NotFound
 from session_core.lifecycle.run import Run
 from tests.homes import hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, rotate
@@ -230,6 +230,14 @@ def test_a_resume_of_what_nobody_knows_is_not_found(world: World) -> None:
     with pytest.raises(NotFound, match="its id or its title"):
         world.runtime.resume(KEY, "nowhere")
     assert world.boundaries == []
+
+
+@pytest.mark.parametrize("named", ["", "  ", None, 7])
+def test_a_resume_of_nothing_says_how_a_session_is_named(world: World, named: Any) -> None:
+    old = world.say().session_id
+    with pytest.raises(InvalidInput, match="name the session"):
+        world.runtime.resume(KEY, named)
+    assert (world.boundaries, world.store.peek_session_id(KEY)) == ([], old)
 
 
 # Finalize

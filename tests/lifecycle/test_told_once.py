@@ -163,7 +163,7 @@ def test_a_watcher_a_message_and_a_close_at_once_tell_an_end_once(
     assert finalized(*worlds).count(session_id) == 1
 
 
-def test_real_processes_tell_an_end_once_and_one_that_is_killed_leaves_it_to_the_next(
+def test_an_end_that_is_being_told_when_a_process_is_killed_counts_as_told(
     start: Start, session_id: str, home_path: Path
 ) -> None:
     code = """
@@ -188,7 +188,7 @@ print(ExpiryWatcher(world.runtime).tick(), world.boundaries)
         return done.returncode, done.stdout.strip()
 
     assert ran("killed") == (-9, "")
-    assert ran("whole") == (0, f"['{session_id}'] [('finalize', '{session_id}')]")
+    assert ran("whole") == (0, f"['{session_id}'] []")
     assert ran("whole") == (0, "[] []")
 
 

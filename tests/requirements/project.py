@@ -117,6 +117,12 @@ REQUIREMENTS = {
         "a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals",
         "every_change_of_the_routes_is_swept",
     ),
+    "routes:told": of(
+        "issue 3, proof",
+        "A process that is killed anywhere owes an end to nobody: the next start tells it, once.",
+        "faults/test_routes",
+        "an_end_that_came_about_is_told_once_over_a_fault",
+    ),
     # -- faults ------------------------------------------------------------------------------
     "faults:kill": of(
         "issue 2, proof",

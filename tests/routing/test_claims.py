@@ -119,6 +119,17 @@ def test_what_a_process_that_hangs_has_taken_on_is_taken_over_after_an_hour(
     assert not expired.set_expiry_finalized(entry_of(expired))
 
 
+@pytest.mark.parametrize(("minutes", "counts"), [(59, True), (61, False)])
+def test_a_claim_that_is_noted_ahead_of_the_clock_counts_for_an_hour(
+    expired: SessionStore, make: Any, clock: Clock, minutes: int, counts: bool
+) -> None:
+    other = make(expired.db, config=IDLE)
+    clock.advance(minutes=minutes)
+    assert expired.claim_expiry(entry_of(expired))
+    clock.advance(minutes=-minutes)
+    assert other.claim_expiry(entry_of(other)) == (not counts)
+
+
 def test_a_session_that_has_not_expired_is_not_taken_on(make: Any, db: SessionDB) -> None:
     store = make(db, config=IDLE)
     begun(store, db)
@@ -153,9 +164,23 @@ def test_what_another_process_is_telling_is_not_told_by_a_message_too(
 ) -> None:
     told: Told = []
     other = make(db, config=IDLE, hooks=listen(told))
-    assert expired.claim_expiry(entry_of(expired))
+    entry = entry_of(expired)
+    assert expired.claim_expiry(entry)
+    assert expired.begin_end(KEY, entry.session_id)
     new = other.get_or_create_session(chat())
     assert told == [("reset", new.session_id)]
+
+
+def test_what_another_process_was_about_to_tell_is_told_by_the_message_alone(
+    expired: SessionStore, make: Any, db: SessionDB
+) -> None:
+    told: Told = []
+    other = make(db, config=IDLE, hooks=listen(told))
+    entry = entry_of(expired)
+    assert expired.claim_expiry(entry)
+    new = other.get_or_create_session(chat())
+    assert not expired.begin_end(KEY, entry.session_id)
+    assert told == [("finalize", entry.session_id), ("reset", new.session_id)]
 
 
 # Hermes

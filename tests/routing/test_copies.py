@@ -107,6 +107,19 @@ def test_what_is_removed_does_not_come_back_from_a_stale_file(
     assert {key: found[key] for key in odd} == odd
 
 
+@pytest.mark.parametrize("explained", [True, False])
+def test_before_the_entries_stands_nothing_but_the_explanation(
+    make: Any, db: SessionDB, folder: Path, explained: bool
+) -> None:
+    """Hermes 0.17 reads as far as the first text that stands where an entry is to be."""
+    first = {"_README": "by hand"} if explained else {}
+    write_file(folder, {"_note": "by hand", **first, KEY: stored(), "bad": True})
+    store = make(db)
+    store.suspend_session(KEY)
+    store.close()
+    assert list(read_file(folder)) == ["_README", KEY, "_note", "bad"]
+
+
 def test_what_was_changed_since_it_was_read_is_not_removed(
     make: Any, db: SessionDB, folder: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from session_core import Busy, SessionDB, _files
 from session_core._files import exclusive
+from session_core.routing import later, table
 from session_core.routing.mirror import LOCK
+from tests.lifecycle.runtimes import beside
 from tests.routing.chats import KEY, OTHER, chat, file_entries, rows, wait_until
 
 
@@ -84,6 +87,7 @@ def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_writte
     store = make(db)
     old = store.get_or_create_session(chat()).session_id
     monkeypatch.setattr(_files, "_PATIENCE_S", 0)
+    monkeypatch.setattr(table, "MIRROR_PATIENCE_S", 0)
     with exclusive(folder / LOCK):
         with pytest.raises(Busy, match="held"), exclusive(folder / LOCK):
             pass
@@ -92,3 +96,48 @@ def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_writte
     assert any("is held by somebody else" in problem for problem in store.problems)
     store.close()
     assert file_entries(folder) == rows(db, folder)
+
+
+def test_resets_at_once_wait_for_somebody_who_has_stopped_as_long_as_one_does(
+    make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "MIRROR_PATIENCE_S", 0.01)
+    monkeypatch.setattr(later, "RETRY_S", 3600.0)
+    store = make(db)
+    for number in range(6):
+        store.get_or_create_session(chat(number))
+    copies, tries = store._copies, []
+    alone, queue = copies._mirror.alone, Queue(copies._mirroring)
+
+    def try_alone(patience_s: float | None = None) -> Any:
+        tries.append(patience_s)
+        wait_until(lambda: queue.waiting == 5)
+        return alone(patience_s)
+
+    monkeypatch.setattr(copies, "_mirroring", queue)
+    with monkeypatch.context() as patch, exclusive(folder / LOCK):
+        patch.setattr(copies._mirror, "alone", try_alone)
+        resets = [partial(store.reset_session, f"agent:main:telegram:dm:{n}") for n in range(6)]
+        with beside(*resets) as entries:
+            pass
+    assert tries == [0.01]
+    assert all(store.peek_session_id(entry.session_key) == entry.session_id for entry in entries)
+    store.close()
+    assert file_entries(folder) == rows(db, folder)
+
+
+class Queue:
+    """A lock that says how many wait for it, besides the one who has it."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self.waiting = -1
+
+    def __enter__(self) -> None:
+        """Wait for it."""
+        self.waiting += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back."""
+        self._lock.release()

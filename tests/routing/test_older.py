@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_core import Busy, SessionDB, SessionStore
+from session_core import Busy, Hooks, SessionDB, SessionStore
 from tests.homes import connect, hermes_database
 from tests.routing.chats import KEY, begun, chat, ended, file_entries
 
@@ -103,3 +103,18 @@ def _peer(store: SessionStore, entry: Any) -> dict[str, Any]:
     fields = store.session_fields(entry)
     fields.pop("profile_name", None)
     return fields
+
+
+def test_a_reset_that_was_cut_short_before_its_route_is_told_with_the_message_that_ends_it(
+    make: Any, older: SessionDB
+) -> None:
+    told: list[tuple[str, str]] = []
+    hooks = Hooks(group=None)
+    hooks.add("on_session_finalize", lambda session_id: told.append(("finalize", session_id)))
+    hooks.add("on_session_reset", lambda session_id: told.append(("reset", session_id)))
+    store = make(older, hooks=hooks)
+    old = begun(store, older)
+    older.promote_to_session_reset(old, "session_reset")
+    new = store.get_or_create_session(chat()).session_id
+    assert new != old
+    assert told == [("finalize", old), ("reset", new)]

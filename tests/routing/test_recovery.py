@@ -255,6 +255,15 @@ def test_a_reset_of_the_routed_session_is_not_undone_though_nothing_says_whose_i
     assert arrives(store) not in {"older", "routed"}
 
 
+def test_what_began_in_the_moment_of_the_routed_session_that_was_reset_stays_behind_it(
+    store: SessionStore, db: SessionDB, folder: Path
+) -> None:
+    add(db, "beside", "agent_close", started_at=STARTED + 1)
+    add(db, "routed", "session_reset", session_key=None, started_at=STARTED + 1)
+    put_row(db, folder, stored("routed"))
+    assert arrives(store) not in {"beside", "routed"}
+
+
 def test_what_began_after_a_reset_of_the_routed_session_is_gone_on_with(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_core import InvalidInput, SessionDB, SessionSource, SessionStore
+from session_core import Hooks, InvalidInput, SessionDB, SessionSource, SessionStore
 from tests.routing.chats import IDLE, KEY, OTHER, Clock, chat, put_row, stored
 
 UNSAFE = ["../x", "", "a/b", None]
@@ -76,7 +76,7 @@ def test_a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile(
         store.update_session(OTHER, 1)
         return False
 
-    store = make(db, config=IDLE, has_active_processes_fn=active)
+    store = make(db, config=IDLE, has_active_processes_fn=active, hooks=Hooks(group=None))
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
     clock.advance(hours=2)
@@ -93,12 +93,33 @@ def test_what_follows_a_change_inside_another_one_is_done_once(
             store.switch_session(OTHER, "target")
         return False
 
-    store = make(db, config=IDLE, has_active_processes_fn=active)
+    store = make(db, config=IDLE, has_active_processes_fn=active, hooks=Hooks(group=None))
     db.create_session("target", "telegram")
     for chat_id in (42, 43):
         store.get_or_create_session(chat(chat_id))
     told: list[tuple[Any, ...]] = []
-    store._tell = lambda _old, new, reason, **_: told.append((new.session_key, reason))
+    store._tell = lambda key, _new, owed, *_, **__: told.append((key, owed.reason))
     clock.advance(hours=2)
     store.get_or_create_session(chat())
     assert told == [(OTHER, "session_switch"), (KEY, "idle")]
+
+
+def _endless() -> dict[str, Any]:
+    endless: dict[str, Any] = {}
+    endless["itself"] = endless
+    return endless
+
+
+@pytest.mark.parametrize("value", [{1}, b"x", object(), {("a",): 1}, _endless()])
+def test_an_entry_that_is_no_json_is_refused_and_stays_as_it_was(
+    any_store: SessionStore, value: Any
+) -> None:
+    any_store.get_or_create_session(chat())
+    before = any_store.get(KEY)
+    changed = any_store.get(KEY)
+    assert changed is not None
+    changed.extra["mine"] = value
+    with pytest.raises(InvalidInput, match=r"cannot be stored.*let what is in `extra`"):
+        any_store.save(changed)
+    assert any_store.get(KEY) == before
+    assert any_store.problems == []

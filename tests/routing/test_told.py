@@ -192,3 +192,13 @@ def test_a_retry_tells_a_boundary_once(
     store.reset_session(KEY)
     assert [hook for hook, *_ in told] == ["finalize", "reset"]
     assert len(calls) == 2
+
+
+def test_a_session_that_was_reset_elsewhere_is_no_boundary_where_both_change_in_one_step(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
+) -> None:
+    store = make(db, hooks=hooks)
+    old = begun(store, db)
+    db.promote_to_session_reset(old, "session_reset")
+    assert store.get_or_create_session(chat()).session_id != old
+    assert told == []

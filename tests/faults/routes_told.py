@@ -1,0 +1,97 @@
+"""Changes that end the session of a chat, in a store whose hooks write down what they are told.
+
+`TOLD` is what the sweep of told ends fails at every write, of the home and of the marks beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from session_core import ExpiryWatcher, Hooks, SessionRuntime
+from session_core.ledger.marks import KeptMarks
+from session_core.settings import GatewayConfig, SessionResetPolicy
+from tests.faults import routes
+from tests.faults.ledger import KEPT, Beside
+from tests.faults.routes import CHAT, FOLDER, OLD, OTHER, Kind, Opened, key_of, source_of
+
+LOG = "told.txt"
+"""What the hooks were told, a line each; its writes are never made to fail."""
+
+FILES = (
+    *routes.FILES,
+    *(KEPT, *(f"{KEPT}/marks.db{end}" for end in ("", "-wal", "-shm", "-journal"))),
+)
+
+Lines = list[tuple[str, str]]
+
+
+class Telling(Opened):
+    """A store with hooks, and with marks beside a Hermes home."""
+
+    def __init__(self, home: Path, *, later: bool = False) -> None:
+        super().__init__(home, later=later)
+        policy = SessionResetPolicy(mode="idle", idle_minutes=60)
+        self.store.config = GatewayConfig(default_reset_policy=policy)
+        self._log = home / LOG
+        hooks = Hooks(group=None, report=lambda *_: None)
+        hooks.add("on_session_finalize", lambda session_id: self._note("finalize", session_id))
+        hooks.add("on_session_reset", lambda session_id: self._note("reset", session_id))
+        self.store.hooks = hooks
+        if self.db is not None and self.db.kind == "hermes":
+            folder = Beside(home / "state.db", root=home / KEPT)
+            self.store.marks = KeptMarks(folder, FOLDER, report=lambda *_: None)
+
+    def tick(self) -> None:
+        """Let a watcher look at all entries."""
+        runtime = SessionRuntime(self.store, lambda _: None, db=self.db)  # type: ignore[arg-type, return-value]
+        ExpiryWatcher(runtime, report=lambda *_: None).tick()
+
+    def _note(self, hook: str, session_id: str) -> None:
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(descriptor, f"{hook} {session_id}\n".encode())
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldMutation:
+    """One change that ends the session of a chat."""
+
+    name: str
+    act: Callable[[Telling], object]
+    kind: Kind
+    chat: str = CHAT
+    by_clock: bool = False
+    """Whether it is due: where it did not come about, the next start does it."""
+    files: tuple[str, ...] = field(default=FILES, repr=False)
+    opens: type[Telling] = Telling
+
+
+def told(home: Path) -> Lines:
+    """Return what the hooks were told, in order."""
+    path = home / LOG
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [(hook, session_id) for hook, session_id in (line.split() for line in lines)]
+
+
+def _all(
+    name: str, act: Callable[[Telling], object], chat: str, *kinds: Kind
+) -> list[ToldMutation]:
+    by_clock = name == "expiry"
+    return [ToldMutation(f"told {name}, {kind}", act, kind, chat, by_clock) for kind in kinds]
+
+
+TOLD = {
+    mutation.name: mutation
+    for mutation in (
+        *_all("reset", lambda opened: opened.store.reset_session(key_of(CHAT)), CHAT,
+              "own", "hermes", "older", "file"),
+        *_all("arrival", lambda opened: opened.store.get_or_create_session(source_of(OLD)), OLD,
+              "own", "hermes"),
+        *_all("resume", lambda opened: opened.store.switch_session(key_of(CHAT), OTHER), CHAT,
+              "own", "hermes"),
+        *_all("expiry", Telling.tick, OLD, "own", "hermes"),
+    )
+}  # fmt: skip

@@ -1,0 +1,340 @@
+"""What a process owed the hooks when it was killed is told by the next: once, and in order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Busy, ExpiryWatcher, Hooks, SessionDB, SessionStore
+from session_core.routing.entries import UNTOLD
+from tests.homes import hermes_database
+from tests.lifecycle.runtimes import IDLE, World, beside
+from tests.routing.chats import KEY, Clock, chat, file_entries
+
+ROOT = Path(__file__).parents[2]
+
+Told = list[tuple[str, str]]
+Kill = Callable[..., Told]
+
+CHANGES = ("reset", "switch", "resume", "arrival")
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from session_core import ExpiryWatcher, Hooks
+from tests.lifecycle.runtimes import IDLE, World
+from tests.routing.chats import KEY, chat
+
+home, way, where = sys.argv[1:]
+world = World(Path(home), config=IDLE)
+world.clock.advance(hours=2 if way in ("arrival", "expiry") else 0)
+
+def die(*_, **__):
+    os.kill(os.getpid(), 9)
+
+def tell(hook, session_id):
+    print(hook, session_id, flush=True)
+    if where == hook:
+        die()
+
+for hook in ("finalize", "reset"):
+    world.hooks.add(f"on_session_{hook}", lambda session_id, hook=hook: tell(hook, session_id))
+if where == "before":
+    Hooks.boundary = Hooks.once = die
+elif where == "just before":
+    world.store._begins = world.store.begin_end = die
+{
+    "reset": lambda: world.runtime.reset(KEY),
+    "switch": lambda: world.runtime.switch(KEY, "target"),
+    "resume": lambda: world.runtime.resume(KEY, "the target"),
+    "arrival": lambda: world.store.get_or_create_session(chat()),
+    "expiry": lambda: ExpiryWatcher(world.runtime).tick(),
+}[way]()
+"""
+
+
+@pytest.fixture(params=["own", "hermes", "older"])
+def session_id(request: pytest.FixtureRequest, home_path: Path) -> str:
+    """The session of a chat, beside which there is another one to go to."""
+    if request.param != "own":
+        hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
+    world = World(home_path, config=IDLE)
+    said = world.say().session_id
+    world.db.create_session("target", "cli")
+    world.db.set_session_title("target", "the target")
+    world.close()
+    return said
+
+
+@pytest.fixture
+def kill(home_path: Path, session_id: str) -> Kill:
+    """Lets a process change the session of the chat, and be killed; returns what it has told."""
+
+    def kill(way: str, where: str) -> Told:
+        command = [sys.executable, "-c", _KILLED, str(home_path), way, where]
+        done = subprocess.run(
+            command, cwd=ROOT, timeout=60, check=False, capture_output=True, text=True
+        )
+        assert done.returncode == -9, done.stderr
+        lines = (line.split() for line in done.stdout.splitlines())
+        return [(hook, told_of) for hook, told_of in lines]
+
+    return kill
+
+
+@pytest.fixture
+def start(home_path: Path) -> Iterator[Callable[[], World]]:
+    """Starts a process with a runtime on the home."""
+    started: list[World] = []
+
+    def start() -> World:
+        started.append(World(home_path, config=IDLE))
+        return started[-1]
+
+    yield start
+    for world in started:
+        world.close()
+
+
+@pytest.fixture
+def alone(home_path: Path) -> Iterator[Callable[[], tuple[SessionStore, Told]]]:
+    """Makes stores without a runtime, each with what its hooks are told."""
+    opened: list[SessionDB] = []
+
+    def make() -> tuple[SessionStore, Told]:
+        opened.append(SessionDB(home_path / "state.db"))
+        told: Told = []
+        hooks = Hooks(group=None, report=lambda *_: None)
+        for hook in ("finalize", "reset"):
+            hooks.add(
+                f"on_session_{hook}", lambda session_id, hook=hook: told.append((hook, session_id))
+            )
+        store = SessionStore(
+            home_path / "sessions", config=IDLE, db=opened[-1], hooks=hooks, now=Clock()
+        )
+        return store, told
+
+    yield make
+    for db in opened:
+        db.close()
+
+
+def untold(home: Path) -> list[Any]:
+    """Return what the route of the chat says that the hooks are owed."""
+    with SessionDB(home / "state.db") as db:
+        entry = SessionStore(home / "sessions", db=db).get(KEY)
+    assert entry is not None
+    return entry.extra.get(UNTOLD, [])
+
+
+# Killed, and told by the next
+
+
+@pytest.mark.parametrize("where", ["before", "just before", "finalize", "reset"])
+@pytest.mark.parametrize("way", CHANGES)
+def test_a_change_that_was_stored_is_told_once_over_a_kill(
+    kill: Kill, start: Any, session_id: str, way: str, where: str
+) -> None:
+    before = kill(way, where)
+    world = start()
+    new = world.store.peek_session_id(KEY)
+    assert new != session_id
+    expected = [("finalize", session_id), ("reset", new)]
+    assert before + world.boundaries == expected
+    assert len(before) == {"finalize": 1, "reset": 2}.get(where, 0)
+    assert start().boundaries == []
+
+
+@pytest.mark.parametrize("where", ["before", "just before", "finalize"])
+def test_an_expiry_is_told_once_over_a_kill(
+    kill: Kill, start: Any, session_id: str, where: str
+) -> None:
+    before = kill("expiry", where)
+    worlds = [start(), start()]
+    for world in worlds:
+        world.clock.advance(hours=2)
+    assert [ExpiryWatcher(world.runtime).tick() for world in worlds] == [[session_id], []]
+    told = [before, *(world.boundaries for world in worlds)]
+    assert [event for events in told for event in events] == [("finalize", session_id)]
+    assert bool(before) == (where == "finalize")
+
+
+@pytest.mark.parametrize("by", ["a tick", "a message", "a reset", "a switch"])
+def test_whoever_comes_first_tells_what_is_owed_before_anything_else(
+    kill: Kill, alone: Any, session_id: str, home_path: Path, by: str
+) -> None:
+    kill("reset", "before")
+    store, told = alone()
+    second = store.peek_session_id(KEY)
+    ways: dict[str, Callable[[], Any]] = {
+        "a tick": store.tell_untold,
+        "a message": lambda: store.get_or_create_session(chat()),
+        "a reset": lambda: store.reset_session(KEY),
+        "a switch": lambda: store.switch_session(KEY, "target"),
+    }
+    ways[by]()
+    third = store.peek_session_id(KEY)
+    expected = [("finalize", session_id), ("reset", second)]
+    if third != second:
+        expected += [("finalize", second), ("reset", third)]
+    assert told == expected
+    assert untold(home_path) == []
+
+
+def test_processes_that_start_at_once_tell_what_is_owed_once(
+    kill: Kill, alone: Any, session_id: str
+) -> None:
+    kill("reset", "just before")
+    stores = [alone() for _ in range(4)]
+    barrier = threading.Barrier(4)
+
+    def tell(store: SessionStore) -> None:
+        barrier.wait(30)
+        store.tell_untold()
+
+    with beside(*(lambda store=store: tell(store) for store, _ in stores)) as results:
+        pass
+    assert results == [None] * 4
+    told = [event for _, events in stores for event in events]
+    assert told == [("finalize", session_id), ("reset", stores[0][0].peek_session_id(KEY))]
+
+
+def test_what_two_killed_processes_owed_is_told_in_order(
+    kill: Kill, start: Any, session_id: str, home_path: Path
+) -> None:
+    kill("reset", "before")
+    owed = untold(home_path)
+    with SessionDB(home_path / "state.db") as db:
+        SessionStore(home_path / "sessions", db=db).reset_session(KEY)
+    assert untold(home_path) == owed
+    second = owed[0]["new_session_id"]
+    assert start().boundaries == [("finalize", session_id), ("reset", second)]
+
+
+# Nobody is told of what another tells
+
+
+def test_what_a_living_process_is_about_to_tell_is_left_to_it(
+    start: Any, alone: Any, session_id: str
+) -> None:
+    world = start()
+    inside: list[Told] = []
+
+    def look() -> None:
+        store, told = alone()
+        store.tell_untold()
+        inside.append(told)
+
+    world.hooks.add("on_session_finalize", look)
+    world.runtime.reset(KEY)
+    assert inside == [[]]
+    assert world.boundaries == [
+        ("finalize", session_id),
+        ("reset", world.store.peek_session_id(KEY)),
+    ]
+
+
+def test_what_was_told_leaves_nothing_in_the_route_nor_in_its_copy(
+    start: Any, session_id: str, home_path: Path
+) -> None:
+    world = start()
+    world.runtime.reset(KEY)
+    assert untold(home_path) == []
+    world.close()
+    assert UNTOLD not in json.dumps(file_entries(home_path / "sessions"))
+
+
+def test_where_nobody_listens_nothing_is_noted(
+    alone: Any, session_id: str, home_path: Path
+) -> None:
+    store, _ = alone()
+    for name in store.hooks.names():
+        store.hooks.remove(name)
+    store._begins = None
+    store.reset_session(KEY)
+    assert untold(home_path) == []
+
+
+# What goes wrong
+
+
+def test_a_beginning_that_cannot_be_noted_is_told_all_the_same(
+    start: Any, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = start()
+
+    def busy(*_: Any) -> None:
+        raise Busy("the write lock is held")
+
+    monkeypatch.setattr("session_core.routing.crossing.begin_finalize", busy)
+    monkeypatch.setattr("session_core.routing.crossing.begin_reset", busy)
+    world.runtime.reset(KEY)
+    assert world.boundaries == [
+        ("finalize", session_id),
+        ("reset", world.store.peek_session_id(KEY)),
+    ]
+    assert any("a second time" in what for what in world.reported)
+
+
+def test_what_is_owed_and_cannot_be_taken_on_waits_for_the_next_start(
+    kill: Kill, start: Any, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill("reset", "before")
+
+    def busy(*_: Any, **__: Any) -> None:
+        raise Busy("the write lock is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("session_core.routing.crossing.take_over", busy)
+        first = start()
+        assert ExpiryWatcher(first.runtime, report=lambda *_: None).tick() == []
+        assert first.boundaries == []
+        assert any("told later" in what for what in first.reported)
+    assert len(start().boundaries) == 2
+
+
+@pytest.mark.parametrize("stored", [3, {"id": "x"}, ["x"], [{"id": "x"}], [{"id": 3}]])
+def test_what_cannot_be_read_of_what_is_owed_says_nothing(
+    start: Any, alone: Any, session_id: str, stored: Any
+) -> None:
+    store, _ = alone()
+    entry = store.get(KEY)
+    entry.extra[UNTOLD] = stored
+    store.save(entry)
+    assert start().boundaries == []
+
+
+def test_a_route_that_is_removed_before_its_reset_is_told_is_told(
+    start: Any, session_id: str
+) -> None:
+    world = start()
+    began = world.store._begins
+
+    def begins(key: str, owed: Any, hook: str) -> bool:
+        world.store.remove(world.store.entries())
+        told: bool = began(key, owed, hook)
+        return told
+
+    world.store._begins = begins
+    world.runtime.reset(KEY)
+    assert [hook for hook, _ in world.boundaries] == ["finalize", "reset"]
+
+
+def test_a_route_that_owes_something_is_not_removed_by_the_check_at_a_start(
+    kill: Kill, alone: Any, session_id: str
+) -> None:
+    kill("reset", "before")
+    store, _ = alone()
+    new = store.peek_session_id(KEY)
+    store.db.create_session(new, "telegram")
+    store.db.end_session(new, "session_reset")
+    assert store.check_against_state() == []
+    store.tell_untold()
+    assert store.check_against_state() == [KEY]
