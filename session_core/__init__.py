@@ -1,7 +1,7 @@
 """The session core: an agent's sessions, read and changed without losing any.
 
-Settings and compression are imported when they are first asked for, since who only wants to read a
-session should not pay for them.
+Settings, compression and maintenance are imported when they are first asked for, since who only
+wants to read a session should not pay for them.
 """
 
 from importlib import import_module
@@ -82,15 +82,28 @@ if TYPE_CHECKING:
     from session_core.compression.retention import Retention
     from session_core.ledger.folder import StateFolder
     from session_core.ledger.ledger import Ledger
+    from session_core.ledger.records import Audited, Batch
+    from session_core.maintenance.answers import Applied, Preview, Restored
+    from session_core.maintenance.async_maintenance import AsyncMaintenance
+    from session_core.maintenance.edits import Edited
+    from session_core.maintenance.exporting import Exported
+    from session_core.maintenance.imported import Imported
+    from session_core.maintenance.maintenance import Maintenance
+    from session_core.maintenance.records import WHY_PROTECTED, Health, Wanted
     from session_core.settings import GatewayConfig, SessionResetPolicy
 
 __all__ = [
+    "WHY_PROTECTED",
     "AgentCache",
     "Appended",
     "AppendedMany",
+    "Applied",
     "AsyncCompressor",
+    "AsyncMaintenance",
     "AsyncSessionDB",
     "AsyncSessionStore",
+    "Audited",
+    "Batch",
     "Brief",
     "Busy",
     "Changed",
@@ -101,27 +114,34 @@ __all__ = [
     "Corrupt",
     "Denied",
     "Driver",
+    "Edited",
     "Event",
     "ExpiryWatcher",
+    "Exported",
     "Finding",
     "Gateway",
     "GatewayConfig",
+    "Health",
     "Hit",
     "Holder",
     "Home",
     "Hooks",
+    "Imported",
     "InvalidInput",
     "Lease",
     "Ledger",
     "Limits",
+    "Maintenance",
     "MessageRow",
     "NotCompressed",
     "NotFound",
     "Page",
     "Planned",
     "Platform",
+    "Preview",
     "Reply",
     "Request",
+    "Restored",
     "Retention",
     "Revision",
     "Rewound",
@@ -146,6 +166,7 @@ __all__ = [
     "UndoPlanned",
     "Undone",
     "Unsupported",
+    "Wanted",
     "Window",
     "build_session_key",
     "child_env",
@@ -169,10 +190,18 @@ _LATER = {
     **dict.fromkeys(("GatewayConfig", "SessionResetPolicy"), "settings"),
     **dict.fromkeys(("Brief", "Compressed", "NotCompressed", "Planned"), "compression.records"),
     **dict.fromkeys(("Request", "Undone", "UndoPlanned"), "compression.records"),
+    **dict.fromkeys(("Applied", "Preview", "Restored"), "maintenance.answers"),
+    **dict.fromkeys(("Audited", "Batch"), "ledger.records"),
+    **dict.fromkeys(("Health", "WHY_PROTECTED", "Wanted"), "maintenance.records"),
     "AsyncCompressor": "compression.async_compressor",
+    "AsyncMaintenance": "maintenance.async_maintenance",
     "Compressor": "compression.compressor",
+    "Edited": "maintenance.edits",
+    "Exported": "maintenance.exporting",
+    "Imported": "maintenance.imported",
     "Ledger": "ledger.ledger",
     "Limits": "compression.boundaries",
+    "Maintenance": "maintenance.maintenance",
     "Retention": "compression.retention",
     "StateFolder": "ledger.folder",
 }

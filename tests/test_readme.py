@@ -26,6 +26,13 @@ SAYS = {
     ],
     "Its life": ["back in the first: True", "cut off: []"],
     "Compression that can be taken back": ["Undone(session_id='long', restored="],
+    "Maintenance: see, plan, apply, restore": [
+        "old_sessions 1",
+        "-> prune sessions",
+        "('old', ",
+        "removed 1 skipped ()",
+        "back 1 where is the ferry?",
+    ],
 }
 """What the example below each heading prints, in this order."""
 

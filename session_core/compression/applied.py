@@ -11,10 +11,17 @@ from session_core.ledger.records import Plan
 from session_core.ledger.steps import noting, resume
 from session_core.state.contract import StateDatabase
 
+COMPRESS = "compress"
+
+UNDO = "undo a compression"
+
+KINDS = (COMPRESS, UNDO)
+"""What plans and batches of compressions are called."""
+
 
 def taken_up(db: StateDatabase, ledger: Ledger, plan: Plan) -> Plan:
     """Return a plan of one step as it is once that is decided."""
-    resume(db, ledger)
+    resume(db, ledger, KINDS)
     plan = ledger.plan(plan.handle)
     step = plan.members[0].step
     if plan.state != "applying" or step is None or ledger.step(step).state != "done":

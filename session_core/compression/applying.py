@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from session_core.compression import extractive
-from session_core.compression.applied import close, taken_up
+from session_core.compression.applied import COMPRESS, close, taken_up
 from session_core.compression.commit import Committer
 from session_core.compression.locks import Locks
 from session_core.compression.placement import Wanted
-from session_core.compression.planning import COMPRESS, Planner
+from session_core.compression.planning import Planner
 from session_core.compression.records import Compressed, NotCompressed
 from session_core.compression.work import Ready, Work
 from session_core.errors import Changed, InvalidInput
@@ -45,11 +46,9 @@ class Applying:
             raise InvalidInput("a summary is text; leave it out for one made without a model")
         found = self._plan(handle)
         if found.state != "finished":
-            with self._locks.of(found.members[0].id, patient=True):
-                found = self._plan(handle)
-                if found.state != "finished":
-                    return self.run(handle, summary, Work(**found.about).shape)
-        return self._audited(Compressed.of(found.result["compressed"]), handle)
+            once = partial(self._once, handle, summary)
+            return self._locks.holding([found.members[0].id], once, patient=True)
+        return self._again(found)
 
     def run(self, handle: str, summary: str | None, wanted: Wanted) -> Compressed:
         """Apply a plan that is open, in a shape that may be another by now.
@@ -59,15 +58,28 @@ class Applying:
             NotCompressed: it cannot be done.
         """
         work = Work(**self._ledger.plan(handle).about)
+
+        def commit() -> Compressed:
+            ready = self._ready(work, summary, wanted)
+            self._locks.keep(work.session_id)
+            return self._committer.commit(handle, ready)
+
         try:
-            with self._locks.of(work.session_id):
-                ready = self._ready(work, summary, wanted)
-                self._locks.keep(work.session_id)
-                done = self._committer.commit(handle, ready)
+            done = self._locks.holding([work.session_id], commit)
         except Changed:
             close(self._db, self._ledger, handle)
             raise
         return self._audited(done, handle)
+
+    def _once(self, handle: str, summary: str | None) -> Compressed:
+        """Apply a plan unless somebody has while its lock was waited for."""
+        found = self._plan(handle)
+        if found.state == "finished":
+            return self._again(found)
+        return self.run(handle, summary, Work(**found.about).shape)
+
+    def _again(self, found: Plan) -> Compressed:
+        return self._audited(Compressed.of(found.result["compressed"]), found.handle)
 
     def _plan(self, handle: str) -> Plan:
         plan = self._ledger.plan(handle)

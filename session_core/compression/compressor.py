@@ -169,7 +169,8 @@ class Compressor:
         asked = Asked(self._db, tip, self._clock)
         if summarizer is not None:
             asked.require_allowed(force=force)
-        with self._locks.of(tip):
+
+        def run() -> Compressed:
             for left in reversed(range(_TRIES)):
                 planned, part = self._planner.plan(tip, shape, keep_last, force=force)
                 text = None
@@ -186,7 +187,9 @@ class Compressor:
                 else:
                     asked.committed(done.session_id)
                     return done
-        raise AssertionError
+            raise AssertionError
+
+        return self._locks.holding([tip], run)
 
     def undo(self, batch: str) -> Undone | UndoPlanned:
         """Take a compression back; where that would drop what was said since, plan that.

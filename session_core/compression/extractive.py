@@ -11,15 +11,11 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from session_core.compression import passages, reading, summaries, worth
+from session_core.compression import passages, reading, worth
 from session_core.compression.facts import Fact, Kind
-from session_core.compression.passages import Passage
-from session_core.compression.reading import Reading
+from session_core.compression.passages import SECTIONS, Passage
 from session_core.compression.shapes import Message
 from session_core.compression.worth import Valued
-
-SECTIONS = ("Asked", "Decided", "Open", "Errors", "Commands", "Files", "Details", "Said")
-"""The headings, in their order; each stands alone in a line, with a colon."""
 
 NOTHING = "Nothing was said."
 NO_ROOM = "What was said does not fit here."
@@ -37,25 +33,23 @@ _BESIDE: Mapping[Kind, tuple[int, int]] = {"number": (4, 2)}
 _GAP = " … "
 _WORD_MAX = 24
 _NEARLY_WHOLE = 0.75
-_ITEM_EXTRA = 3
 _EVEN = 20
 
 
-def summarize(
-    messages: Iterable[Message] | Reading, budget_chars: int, *, earlier: str = ""
-) -> str:
-    """Return a summary of a range within a budget, with what an earlier summary said before it.
+def summarize(messages: Iterable[Message], budget_chars: int) -> str:
+    """Return a summary of a range within a budget.
 
     Summaries that stand in the range are read as what they are.
     """
-    given = reading.read(messages)
-    before = "\n".join(filter(None, (earlier, *given.earlier)))
-    old = list(passages.earlier(summaries.clean(before), SECTIONS))
-    valued = worth.weigh(given, old)
-    if not valued:
+    return summary_of(worth.weigh(reading.read(messages)), budget_chars)
+
+
+def summary_of(weighed: Sequence[Valued], budget_chars: int) -> str:
+    """Return a summary of what was weighed within a budget."""
+    if not weighed:
         return NOTHING[: max(budget_chars, 0)]
-    chosen = _Choice(valued, budget_chars).made()
-    return _rendered(valued, chosen) or NO_ROOM[: max(budget_chars, 0)]
+    chosen = _Choice(weighed, budget_chars).made()
+    return _rendered(weighed, chosen) or NO_ROOM[: max(budget_chars, 0)]
 
 
 @dataclass(slots=True)
@@ -86,7 +80,7 @@ class _Choice:
         """Return what each chosen item says, by its number."""
         heap = [(offer.rank, at) for at in range(len(self._valued)) if (offer := self._offer(at))]
         heapq.heapify(heap)
-        while heap and self._room > _ITEM_EXTRA:
+        while heap and self._room > 1:
             rank, at = heapq.heappop(heap)
             offer = self._offer(at)
             if offer is None:
@@ -113,17 +107,17 @@ class _Choice:
         new = [pair for pair in self._facts(item) if pair[0].text not in self._said]
         if text in self._said or (item.passage.facts and not new):
             return
-        yield _Offer(text, item.alone, len(text) + _ITEM_EXTRA)
+        yield _Offer(text, item.alone, _cost(text))
         if new:
             text = _form(item.passage, [fact for fact, _ in new])
-            yield _Offer(text, max(gain for _, gain in new), len(text) + _ITEM_EXTRA)
+            yield _Offer(text, max(gain for _, gain in new), _cost(text))
 
     def _rest(self, item: Valued, taken: str) -> Iterator[_Offer]:
         """Yield all of an item of which a part is chosen."""
         whole = item.passage.text
         if taken != whole:
             left = max(item.alone - max(item.facts, default=0.0), 0.0)
-            yield _Offer(whole, left, len(whole) - len(taken))
+            yield _Offer(whole, left, _cost(whole) - _cost(taken))
 
     def _facts(self, item: Valued) -> Iterator[tuple[Fact, float]]:
         return zip(item.passage.facts, item.facts, strict=True)
@@ -139,6 +133,10 @@ class _Choice:
         self._chosen[at] = offer.text
         self._said.add(passage.text)
         self._said.update(fact.text for fact in passage.facts if fact.text in offer.text)
+
+
+def _cost(text: str) -> int:
+    return len(passages.item(text)) + 1
 
 
 def _form(passage: Passage, facts: Sequence[Fact]) -> str:
@@ -203,6 +201,6 @@ def _section(passage: Passage) -> str:
 def _rendered(valued: Sequence[Valued], chosen: Mapping[int, str]) -> str:
     lines: dict[str, list[str]] = {name: [] for name in SECTIONS}
     for at in sorted(chosen):
-        lines[_section(valued[at].passage)].append(f"- {chosen[at]}")
+        lines[_section(valued[at].passage)].append(passages.item(chosen[at]))
     parts = ["\n".join((f"{name}:", *items)) for name, items in lines.items() if items]
     return "\n".join(parts)

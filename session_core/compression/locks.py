@@ -11,15 +11,18 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
+from typing import TypeVar
 
 from session_core import processes
 from session_core.compression.records import NotCompressed
-from session_core.errors import SessionError
+from session_core.errors import InvalidInput, SessionError
 from session_core.isolated import log_fault
 from session_core.state.contract import StateDatabase
+
+T = TypeVar("T")
 
 REFRESH_S = 60.0
 """A fifth of what the lock is taken for, so that a few may fail."""
@@ -38,28 +41,36 @@ class Locks:
         self._db = db
         self._mine = threading.local()
 
-    @contextmanager
-    def of(self, session_id: str, *, patient: bool = False) -> Iterator[None]:
-        """Hold the lock of a session; wait for it where somebody may do the very same.
+    def holding(
+        self, session_ids: Sequence[str], step: Callable[[], T], *, patient: bool = False
+    ) -> T:
+        """Run a step under the locks of sessions; wait where somebody may do the very same.
+
+        Whatever interrupts it, they are given back: what is open is a lock of the interpreter, and
+        between that and the step there is no place for an interrupt.
 
         Raises:
-            NotCompressed: somebody else holds it.
+            NotCompressed: somebody else holds one.
+            InvalidInput: a transaction is open.
         """
-        held = self._held()
-        if session_id in held:
-            yield
-            return
-        holder = _holder()
-        self._take(session_id, holder, PATIENCE_S if patient else 0.0)
-        held[session_id] = holder
-        over = threading.Event()
+        before = self._held()
+        wanted = [each for each in session_ids if each not in before]
+        if not wanted:
+            return step()
+        if self._db.in_transaction:
+            raise InvalidInput("a compression has its own transactions; end the one that is open")
+        keeper = _Keeper(self._db, wanted, PATIENCE_S if patient else 0.0)
         try:
-            self._refresh_until(over, session_id, holder)
-            yield
+            with keeper.gate:
+                keeper.take()
+                try:
+                    self._mine.held = {**before, **dict.fromkeys(wanted, keeper.holder)}
+                    return step()
+                finally:
+                    self._mine.held = before
         finally:
-            over.set()
-            del held[session_id]
-            self._release(session_id, holder)
+            if keeper.is_alive():
+                keeper.join()
 
     def keep(self, session_id: str) -> None:
         """Make sure of a lock just before what it is for.
@@ -70,34 +81,77 @@ class Locks:
         if not self._db.refresh_compression_lock(session_id, self._held()[session_id]):
             raise _locked(session_id, self._db.get_compression_lock_holder(session_id))
 
-    def _take(self, session_id: str, holder: str, patience_s: float) -> None:
-        deadline = time.monotonic() + patience_s
-        while not self._db.try_acquire_compression_lock(session_id, holder):
-            other = self._db.get_compression_lock_holder(session_id)
-            if other is not None and _has_died(other):
-                self._db.release_compression_lock(session_id, other)
-            elif time.monotonic() < deadline:
-                time.sleep(_PAUSE_S)
-            else:
-                raise _locked(session_id, other)
-
-    def _release(self, session_id: str, holder: str) -> None:
-        try:
-            self._db.release_compression_lock(session_id, holder)
-        except SessionError as error:
-            log_fault(f"the lock of session {session_id} stays until it runs out", error)
-
-    def _refresh_until(self, over: threading.Event, session_id: str, holder: str) -> None:
-        def refresh() -> None:
-            while not over.wait(REFRESH_S):
-                with suppress(SessionError):  # the next time, or `keep` says so
-                    self._db.refresh_compression_lock(session_id, holder)
-
-        threading.Thread(target=refresh, name="compression lock", daemon=True).start()
-
     def _held(self) -> dict[str, str]:
         held: dict[str, str] = self._mine.__dict__.setdefault("held", {})
         return held
+
+
+class _Keeper(threading.Thread):
+    """Takes locks, refreshes them, and gives them back as soon as the gate is open.
+
+    Signals interrupt the main thread alone, so that none can keep this from giving them back.
+    """
+
+    def __init__(self, db: StateDatabase, session_ids: Sequence[str], patience_s: float) -> None:
+        super().__init__(name="compression lock", daemon=True)
+        self.gate = threading.Lock()
+        self.holder = _holder()
+        self._db = db
+        self._session_ids = session_ids
+        self._patience_s = patience_s
+        # No event: Python's own may be left locked by an interrupt.
+        self._tried = threading.Lock()
+        self._error: Exception | None = None
+
+    def take(self) -> None:
+        """Have the locks taken; the gate is shut.
+
+        Raises:
+            NotCompressed: somebody else holds one.
+        """
+        self._tried.acquire()
+        self.start()
+        self._tried.acquire()
+        if self._error is not None:
+            raise self._error
+
+    def run(self) -> None:
+        """Hold the locks until the gate is open."""
+        taken: list[str] = []
+        try:
+            for each in self._session_ids:
+                self._take(each)
+                taken.append(each)
+        except Exception as error:  # noqa: BLE001 -- raised where it is waited for
+            self._error = error
+        self._tried.release()
+        while not self._is_over(REFRESH_S):
+            for each in taken:
+                with suppress(SessionError):  # the next time, or `keep` says so
+                    self._db.refresh_compression_lock(each, self.holder)
+        for each in taken:
+            self._release(each)
+
+    def _take(self, session_id: str) -> None:
+        deadline = time.monotonic() + self._patience_s
+        while not self._db.try_acquire_compression_lock(session_id, self.holder):
+            other = self._db.get_compression_lock_holder(session_id)
+            if other is not None and _has_died(other):
+                self._db.release_compression_lock(session_id, other)
+            elif time.monotonic() >= deadline or self._is_over(_PAUSE_S):
+                raise _locked(session_id, other)
+
+    def _is_over(self, within_s: float) -> bool:
+        over = self.gate.acquire(timeout=within_s)
+        if over:
+            self.gate.release()
+        return over
+
+    def _release(self, session_id: str) -> None:
+        try:
+            self._db.release_compression_lock(session_id, self.holder)
+        except SessionError as error:
+            log_fault(f"the lock of session {session_id} stays until it runs out", error)
 
 
 def _holder() -> str:

@@ -19,6 +19,11 @@ from session_core.compression.patterns import FENCE, SHELLS
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
 
+SECTIONS = ("Asked", "Decided", "Open", "Errors", "Commands", "Files", "Details", "Said")
+"""The headings of a summary without a model, in their order; each stands alone, with a colon."""
+
+_BULLET = "- "
+
 PASSAGE_MAX = 400
 LINE_MAX = 100
 _PASTED_LINES = 20
@@ -111,17 +116,26 @@ def unpacked(text: str) -> str:
     return "\n".join(f"{key}: {leaf}" if key and "\n" not in leaf else leaf for key, leaf in leaves)
 
 
-def earlier(text: str, sections: Sequence[str]) -> Iterator[Passage]:
+def item(text: str) -> str:
+    """Return the line of a summary that says a text, marked where it would be read otherwise.
+
+    A mark in front of each would cost a twentieth of the room.
+    """
+    unclear = text.startswith(("#", _BULLET)) or text.rstrip(":") in SECTIONS
+    return _BULLET + text if unclear else text
+
+
+def earlier(text: str) -> Iterator[Passage]:
     """Yield the items of an earlier summary, each in its section where it is one of ours."""
     section: str | None = None
     for line in text.splitlines():
         heading = line.strip().lstrip("#").strip().rstrip(":")
-        if heading in sections or line.lstrip().startswith("#"):
-            section = heading if heading in sections else None
+        if heading in SECTIONS or line.lstrip().startswith("#"):
+            section = heading if heading in SECTIONS else None
             continue
-        item = line.removeprefix("- ").strip()
-        if item and not _is_redacted(item):
-            yield Passage(item, facts.find(item), "earlier", -1, template(item), 1, section)
+        rest = line.removeprefix(_BULLET).strip()
+        if rest and not _is_redacted(rest):
+            yield Passage(rest, facts.find(rest), "earlier", -1, template(rest), 1, section)
 
 
 def _pasted(text: str) -> frozenset[str]:

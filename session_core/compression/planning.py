@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from session_core.compression import boundaries, extractive, placement, reading, retention, shapes
+from session_core.compression import boundaries, extractive, placement, reading, shapes, worth
+from session_core.compression.applied import COMPRESS
 from session_core.compression.boundaries import Limits, Range, Refused
 from session_core.compression.placement import Shape, Wanted
 from session_core.compression.records import Brief, NotCompressed, Planned
@@ -21,17 +22,17 @@ from session_core.state.contract import StateDatabase
 
 T = TypeVar("T")
 
-COMPRESS = "compress"
-"""The kind of these plans."""
-
 _INEFFECTIVE = 2
 _MUST_SURVIVE = 40
 _CHARS_PER_TOKEN = (0.25, 4.0)
 _SAMPLES = 200
 _SAMPLE_CHARS = 200
-_BRIEF_MESSAGES = 20_000
+_BRIEF_MESSAGES = 10_000
 _BRIEF_CHARS = 250_000
 """So much is read for a brief, which somebody waits for; a summary without a model reads more."""
+_BRIEF_LEAST_CHARS = 100_000
+_CHARS_PER_MESSAGE = 1.5
+"""So much less is read for each message that had to be looked at: that takes as long."""
 
 _HINTS = {"nothing_to_win": "go on, or keep less with keep_last"}
 
@@ -161,15 +162,16 @@ class Planner:
 
 
 def _brief(part: list[MessageRow], found: Range, target_chars: int) -> Brief:
-    read = reading.read(part[-_BRIEF_MESSAGES:], _BRIEF_CHARS)
+    room = max(_BRIEF_CHARS - int(_CHARS_PER_MESSAGE * len(part)), _BRIEF_LEAST_CHARS)
+    weighed = worth.weigh(reading.read(part[-_BRIEF_MESSAGES:], room))
     return Brief(
         from_id=part[0]["id"],
         to_id=part[-1]["id"],
         messages=len(part),
         tokens=found.tokens,
-        must_survive=retention.must_survive(read, _MUST_SURVIVE),
+        must_survive=worth.best(weighed, _MUST_SURVIVE),
         target_chars=target_chars,
-        digest=extractive.summarize(read, target_chars),
+        digest=extractive.summary_of(weighed, target_chars),
     )
 
 

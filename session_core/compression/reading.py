@@ -33,14 +33,12 @@ class Reading:
     passages: list[Passage] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
     """The last parts of all names that people, the assistant and its calls use."""
-    earlier: list[str] = field(default_factory=list)
-    """The summaries that stood in the range."""
+    earlier: list[Passage] = field(default_factory=list)
+    """What the summaries say that stood in the range."""
 
 
-def read(messages: Iterable[Message] | Reading, most: int = READ_MAX) -> Reading:
-    """Return what a range says, of at most so many characters; what was read is as it is."""
-    if isinstance(messages, Reading):
-        return messages
+def read(messages: Iterable[Message], most: int = READ_MAX) -> Reading:
+    """Return what a range says, of at most so many characters."""
     reading = Reading()
     texts = _texts(list(messages), reading, most)
     for speaker in ("user", "assistant"):
@@ -94,7 +92,7 @@ def _said(message: Message, reading: Reading) -> str:
     found = summaries.read(message) if "CONTEXT" in text else None
     if found is None:
         return text
-    reading.earlier.append(found.text)
+    reading.earlier += passages.earlier(summaries.clean(found.text))
     return "\n".join(filter(None, (found.before, found.after)))
 
 

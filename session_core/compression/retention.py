@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core.compression import passages, reading, shapes, worth
+from session_core.compression import reading, shapes
 from session_core.compression.facts import KINDS, Kind
-from session_core.compression.passages import Passage
 from session_core.compression.reading import Reading
 from session_core.compression.shapes import Message
 
@@ -33,7 +32,7 @@ class Retention:
 
 
 def report(
-    range_messages: Iterable[Message] | Reading,
+    range_messages: Iterable[Message],
     summary: str,
     kept_messages: Iterable[Message] = (),
 ) -> Retention:
@@ -49,17 +48,6 @@ def report(
         kept[kind] += text.has(fact)
     by_kind = {kind: (found[kind], kept[kind]) for kind in KINDS if found[kind]}
     return Retention(found.total(), kept.total(), by_kind)
-
-
-def must_survive(messages: Iterable[Message] | Reading, limit: int) -> tuple[str, ...]:
-    """Return the facts that are worth most, best first, each once."""
-    best: dict[str, float] = {}
-    given = reading.read(messages)
-    for item in worth.weigh(given, _earlier(given)):
-        for fact, value in zip(item.passage.facts, item.facts, strict=True):
-            best[fact.text] = max(value, best.get(fact.text, 0.0))
-    ranked = sorted(best, key=lambda text: -best[text])
-    return tuple(ranked[: max(limit, 0)])
 
 
 class _Text:
@@ -91,12 +79,8 @@ def _joined(left: str, right: str) -> bool:
 
 
 def _distinct(given: Reading) -> set[tuple[Kind, str]]:
-    read = (*_earlier(given), *given.passages)
+    read = (*given.earlier, *given.passages)
     return {(fact.kind, fact.text) for passage in read for fact in passage.facts}
-
-
-def _earlier(given: Reading) -> list[Passage]:
-    return list(passages.earlier("\n".join(given.earlier), ()))
 
 
 def _texts(messages: Iterable[Message]) -> Iterable[str]:

@@ -6,14 +6,14 @@ gone on, that is a plan that says what it would drop, and what it drops is kept 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from session_core.compression import dropping, placement
-from session_core.compression.applied import finish, taken_up
+from session_core.compression.applied import KINDS, UNDO, finish, taken_up
 from session_core.compression.dropping import Doomed
 from session_core.compression.locks import Locks
 from session_core.compression.past import Past, kept_in_place, revive
@@ -24,8 +24,6 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept, Member, Plan
 from session_core.ledger.steps import clear_marks, noting, resume, run_step
 from session_core.state.contract import StateDatabase
-
-KIND = "undo a compression"
 
 
 class Undo:
@@ -50,31 +48,37 @@ class Undo:
 
     def undo(self, batch: str) -> Undone | UndoPlanned:
         """Take a compression back, or plan that where it would drop what was said since."""
-        with self._locks.of(Past.of(self._ledger, batch).old, patient=True):
-            # Who had the lock may have undone it, or have died over that.
-            resume(self._db, self._ledger)
-            past = Past.of(self._ledger, batch)
-            if past.compressed.shape == "in_place":
-                return self._run(past, partial(kept_in_place, past), partial(revive, past))
-            doomed = dropping.look(self._db, past)
-            if doomed.drops_nothing(past):
-                return self._drop(past, doomed)
-            return self._planned(past, doomed)
+        old = Past.of(self._ledger, batch).old
+        return self._locks.holding([old], partial(self._undo, batch), patient=True)
 
     def apply(self, handle: str) -> Undone:
         """Take back what a plan says, with what was said since."""
         plan = self._plan(handle)
         if plan.state != "finished":
-            with self._locks.of(plan.about["session_id"], patient=True):
-                plan = self._plan(handle)
-                if plan.state != "finished":
-                    return self._apply(plan)
+            old = plan.about["session_id"]
+            return self._locks.holding([old], partial(self._once, handle), patient=True)
         return Undone(**plan.result)
 
+    def _undo(self, batch: str) -> Undone | UndoPlanned:
+        # Who had the lock may have undone it, or have died over that.
+        resume(self._db, self._ledger, KINDS)
+        past = Past.of(self._ledger, batch)
+        if past.compressed.shape == "in_place":
+            return self._run(past, partial(kept_in_place, past), partial(revive, past))
+        doomed = dropping.look(self._db, past)
+        if doomed.drops_nothing(past):
+            return self._drop(past, doomed)
+        return self._planned(past, doomed)
+
+    def _once(self, handle: str) -> Undone:
+        """Apply a plan unless somebody has while its lock was waited for."""
+        plan = self._plan(handle)
+        return Undone(**plan.result) if plan.state == "finished" else self._apply(plan)
+
     def _plan(self, handle: str) -> Plan:
-        resume(self._db, self._ledger)
+        resume(self._db, self._ledger, KINDS)
         plan = self._ledger.plan(handle)
-        if plan.kind != KIND:
+        if plan.kind != UNDO:
             raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
         return taken_up(self._db, self._ledger, plan) if plan.state == "applying" else plan
 
@@ -92,7 +96,7 @@ class Undo:
     def _planned(self, past: Past, doomed: Doomed) -> UndoPlanned:
         members = [Member(each, state) for each, state in doomed.sessions.items()]
         about = {"batch": past.batch, "session_id": past.old, "detached": doomed.detached}
-        plan = self._ledger.add_plan(KIND, members, about)
+        plan = self._ledger.add_plan(UNDO, members, about)
         count = sum(self._db.message_count(each) for each in doomed.sessions)
         return UndoPlanned(
             plan=plan.handle,
@@ -105,7 +109,7 @@ class Undo:
         )
 
     def _drop(self, past: Past, doomed: Doomed, plan: str | None = None) -> Undone:
-        with self._locked(doomed.sessions):
+        def drop() -> Undone:
             led = self._routes.of(doomed.sessions or [past.done.session_id])
             self._require_alone(doomed, led)
             return self._run(
@@ -116,6 +120,8 @@ class Undo:
                 plan=plan,
                 members=tuple(doomed.sessions),
             )
+
+        return self._locks.holding(tuple(doomed.sessions), drop, patient=True)
 
     def _run(
         self,
@@ -128,7 +134,7 @@ class Undo:
         members: Sequence[str] = (),
     ) -> Undone:
         """Run the step that takes a compression back; what it deletes is in the trash."""
-        batch = self._ledger.begin(plan) if plan else self._ledger.add_batch(KIND)
+        batch = self._ledger.begin(plan) if plan else self._ledger.add_batch(UNDO)
         result = run_step(
             self._db,
             self._ledger,
@@ -142,16 +148,9 @@ class Undo:
         clear_marks(self._db, self._ledger)
         undone = Undone(**result)
         counts = {"restored": undone.restored, "dropped": undone.dropped}
-        with noting(f"{KIND} of {undone.session_id}"):
-            self._ledger.audit(self._client, f"{KIND} of {undone.session_id}", plan, counts)
+        with noting(f"{UNDO} of {undone.session_id}"):
+            self._ledger.audit(self._client, f"{UNDO} of {undone.session_id}", plan, counts)
         return undone
-
-    @contextmanager
-    def _locked(self, session_ids: Iterable[str]) -> Iterator[None]:
-        with ExitStack() as stack:
-            for each in session_ids:
-                stack.enter_context(self._locks.of(each, patient=True))
-            yield
 
     def _within(self, doomed: Doomed, led: Led) -> AbstractContextManager[object]:
         # Looking takes too long for a transaction; who comes after it and writes is seen in it.

@@ -52,14 +52,23 @@ class Valued:
     alone: float
 
 
-def weigh(reading: Reading, old: Sequence[Passage] = ()) -> list[Valued]:
+def weigh(reading: Reading) -> list[Valued]:
     """Return what is worth keeping, with its worth, in the order in which it was said."""
-    scale = _Scale(reading, old)
-    return [scale.value(passage) for passage in (*old, *reading.passages)]
+    scale = _Scale(reading)
+    return [scale.value(passage) for passage in (*reading.earlier, *reading.passages)]
+
+
+def best(weighed: Sequence[Valued], limit: int) -> tuple[str, ...]:
+    """Return the facts that are worth most, best first, each once."""
+    most: dict[str, float] = {}
+    for item in weighed:
+        for fact, value in zip(item.passage.facts, item.facts, strict=True):
+            most[fact.text] = max(value, most.get(fact.text, 0.0))
+    return tuple(sorted(most, key=lambda text: -most[text])[: max(limit, 0)])
 
 
 class _Scale:
-    def __init__(self, reading: Reading, old: Sequence[Passage]) -> None:
+    def __init__(self, reading: Reading) -> None:
         passages = reading.passages
         self._last = max((passage.place for passage in passages), default=0) or 1
         self._talked: dict[str, set[int]] = defaultdict(set)
@@ -68,7 +77,7 @@ class _Scale:
                 self._talked[fact.text].add(passage.place)
         self._bare = _bare(passages)
         self._chances = salience.chances(reading)
-        self._superseded = _superseded(passages, old)
+        self._superseded = _superseded(passages, reading.earlier)
 
     def value(self, passage: Passage) -> Valued:
         failed = any(fact.kind == "error" for fact in passage.facts)

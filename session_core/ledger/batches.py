@@ -60,7 +60,10 @@ class Batches(Shelf):
         return batch
 
     def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
-        """List what has trash that did not expire, newest first."""
+        """List what can be undone, and what was, while it has its trash; newest first.
+
+        What has undone something else is not in it.
+        """
         scope = str(self._folder.db_path)
         before = _FIRST if cursor is None else cursors.decode("batches", scope, cursor)
         if limit < 1:

@@ -16,7 +16,7 @@ from session_core import processes
 from session_core.errors import Conflict, NotFound, SessionError
 from session_core.ledger.batches import Batches, as_step, batch_of, delete_pieces, step_of
 from session_core.ledger.file import PACKAGE
-from session_core.ledger.packing import pack
+from session_core.ledger.packing import Packed, pack
 from session_core.ledger.plans import claim_members, release_members
 from session_core.ledger.records import Kept, Step
 from session_core.ledger.shelf import encode
@@ -36,7 +36,7 @@ class Journal(Batches):
         self,
         step_id: str,
         batch_id: str,
-        kept: Iterable[Kept],
+        kept: Iterable[Kept] | Packed,
         *,
         members: Sequence[str] = (),
         undoes: str | None = None,
@@ -46,7 +46,7 @@ class Journal(Batches):
         Raises:
             Conflict: somebody else has one of its members, or undoes the same step.
         """
-        pieces = pack(kept)
+        pieces = iter(kept.pieces) if isinstance(kept, Packed) else pack(kept)
         ahead = [piece for piece in (next(pieces, None), next(pieces, None)) if piece]
         location = self._location()
         here = ahead[:1] if location is None else []
@@ -141,16 +141,17 @@ class Journal(Batches):
 def _begin(
     rows: Handle, row: dict[str, Any], members: tuple[str, ...], pieces: list[bytes]
 ) -> None:
-    batch = batch_of(rows, row["batch"])
-    if rows.value(SQL["has_undone_steps"], (batch.id,)) or batch.emptied_at is not None:
+    found = rows.row(SQL["get_plan_of_open_batch"], (row["batch"],))
+    if found is None:
+        batch = batch_of(rows, row["batch"])
         raise Conflict(f"batch {batch.id} was undone or emptied; begin another")
     if row["undoes"] is not None:
         undone = step_of(rows, row["undoes"])
         if undone.state != "done" or rows.value(SQL["is_being_undone"], (undone.id,)):
             raise Conflict(f"batch {undone.batch} was undone, or is being undone by somebody else")
     rows.run(SQL["begin_step"], row)
-    if batch.plan is not None:
-        claim_members(rows, batch.plan, members, row["id"])
+    if found["plan"] is not None:
+        claim_members(rows, found["plan"], members, row["id"])
     for piece in pieces:
         rows.run(SQL["add_piece"], (row["id"], 0, piece))
 

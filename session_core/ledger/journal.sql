@@ -11,8 +11,10 @@ INSERT INTO trash (step, position, data) VALUES (?, ?, ?)
 -- name: prepare_step
 UPDATE steps SET state = 'prepared', chunks = ?, bytes = ? WHERE id = ? AND state = 'writing'
 
--- name: has_undone_steps
-SELECT EXISTS (SELECT 1 FROM steps WHERE batch = ? AND undone_at IS NOT NULL)
+-- name: get_plan_of_open_batch
+SELECT plan FROM batches
+WHERE id = ? AND emptied_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.batch = batches.id AND undone_at IS NOT NULL)
 
 -- name: is_being_undone
 SELECT EXISTS (SELECT 1 FROM steps WHERE undoes = ? AND state <> 'never')

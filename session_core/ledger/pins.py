@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from session_core.ledger.file import PACKAGE, File
 from session_core.ledger.folder import StateFolder
+from session_core.models import SessionSummary
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
 
@@ -43,6 +45,14 @@ class Pins:
 
         if any(pinned.values()) or self._find() is not None:
             self._file.write(step)
+
+    def shown(self, summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
+        """Return the lines of a list with our pins, of which a state database knows nothing."""
+        pinned = self.all()
+        return [
+            each if pinned.isdisjoint((each.id, each.root_id)) else replace(each, pinned=True)
+            for each in summaries
+        ]
 
     def close(self) -> None:
         """Close its file."""

@@ -41,7 +41,7 @@ WHERE plan = :plan AND id = :id AND step IS NULL AND skipped IS NULL
 SELECT count(*) FROM members WHERE plan = ? AND id IN (SELECT value FROM json_each(?))
 
 -- name: claim_members
-UPDATE members SET step = :step
+UPDATE members INDEXED BY members_by_id SET step = :step
 WHERE plan = :plan AND step IS NULL AND skipped IS NULL
   AND id IN (SELECT value FROM json_each(:members))
 

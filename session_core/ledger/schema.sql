@@ -67,6 +67,8 @@ CREATE INDEX steps_unsettled ON steps (number) WHERE state <> 'done';
 
 CREATE INDEX steps_marked ON steps (number) WHERE marked;
 
+CREATE INDEX steps_undone ON steps (batch) WHERE undone_at IS NOT NULL;
+
 CREATE INDEX steps_by_undone ON steps (undoes) WHERE undoes IS NOT NULL;
 
 CREATE TABLE trash (

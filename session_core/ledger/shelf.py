@@ -15,6 +15,7 @@ from typing import Any
 from session_core.errors import InvalidInput, NotFound
 from session_core.ledger.file import File
 from session_core.ledger.folder import HERMES, StateFolder
+from session_core.ledger.pins import Pins
 from session_core.state.contract import StateDatabase
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.opening import MARK
@@ -54,6 +55,8 @@ class Shelf:
         self._trash_dir = trash_dir
         self._patience_s = patience_s
         self._file = File(self._find, self._make, patience_s)
+        self.pins = Pins(folder)
+        """The pins of a home whose sessions have no column for them."""
         self._lock = threading.Lock()
         self._elsewhere: dict[str, File] = {}
 
@@ -77,6 +80,7 @@ class Shelf:
         self._folder.know(HERMES if db.kind == "hermes" else db.get_meta(MARK))
 
     def _close(self) -> None:
+        self.pins.close()
         for file in (self._file, *self._elsewhere.values()):
             file.close()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from session_core import processes
 from session_core.errors import Changed, Conflict, InvalidInput, SessionError
 from session_core.isolated import log_fault
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.packing import Packed
 from session_core.ledger.records import Kept, Step
 from session_core.ledger.shelf import encode, new_step_id
 from session_core.state.contract import StateDatabase
@@ -37,7 +38,7 @@ def run_step(
     ledger: Ledger,
     batch: str,
     *,
-    before: Callable[[StateDatabase], Iterable[Kept]],
+    before: Callable[[StateDatabase], Iterable[Kept] | Packed],
     change: Callable[[StateDatabase], R],
     members: Sequence[str] = (),
     undoes: str | None = None,
@@ -86,10 +87,12 @@ def run_step(
     return result
 
 
-def resume(db: StateDatabase, ledger: Ledger) -> list[Step]:
+def resume(db: StateDatabase, ledger: Ledger, kinds: Collection[str] | None = None) -> list[Step]:
     """Decide the steps that a crash has left, and delete the marks that nobody needs any more.
 
-    Return those that turned out to be done. Steps that a living process runs are left to it.
+    Return those that turned out to be done: what was to follow them is the caller's to do, who
+    names the `kinds` of batches of which that is known. Steps that a living process runs are left
+    to it.
 
     Raises:
         InvalidInput: the ledger is that of another home.
@@ -97,7 +100,7 @@ def resume(db: StateDatabase, ledger: Ledger) -> list[Step]:
     ledger.check_home(db)
     done = []
     for step in ledger.unsettled():
-        if _is_under_way(step):
+        if _is_under_way(step) or not (kinds is None or ledger.batch(step.batch).what in kinds):
             continue
         if step.state != "prepared":
             ledger.give_up(step.id)

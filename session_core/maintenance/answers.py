@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from session_core.ledger.records import Plan
     from session_core.maintenance.records import Why
 
 MOST_ITEMS = 20
@@ -33,8 +35,8 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """What a plan would do; without a handle there is nothing to do."""
+class Preview:
+    """What a plan would do, said before it is applied; without a handle there is nothing to do."""
 
     outcome: Literal["planned", "nothing"]
     plan: str | None
@@ -45,6 +47,38 @@ class Planned:
     protected: Mapping[Why, int] = field(default_factory=dict)
     bytes: Bytes = field(default_factory=Bytes)
     warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """Return what a plan said when it was made."""
+        about = plan.about
+        items = about.get("items") or [(each.id, None, each.why) for each in plan.members]
+        return cls(
+            "planned",
+            plan.handle,
+            plan.expires_at,
+            len(plan.members),
+            tuple(Item(*each) for each in items[:MOST_ITEMS]),
+            about.get("protected", {}),
+            Bytes(**about.get("bytes", {})),
+            tuple(about.get("warnings", ())),
+        )
+
+
+def said(
+    items: Iterable[Item],
+    protected: Mapping[Why, int] | None = None,
+    size: Bytes | None = None,
+    warnings: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Return what is recorded with a plan for its answer to be the same whenever it is asked."""
+    first = [(each.id, each.title, each.why) for each in islice(items, MOST_ITEMS)]
+    return {
+        "items": first,
+        "protected": dict(protected or {}),
+        "bytes": asdict(size or Bytes()),
+        "warnings": list(warnings),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +91,19 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What was done of a plan; `batch` takes it back, and where some remains it is gone on with."""
+    """What was done of a plan; where some remains the same call goes on."""
 
     outcome: Literal["applied", "partial"]
     plan: str
-    batch: str
+    batch: str | None
+    """Takes it back; None where that cannot be, or need not."""
     removed: int
     finalized: int
     skipped: tuple[Skipped, ...]
     remaining: int
     warnings: tuple[str, ...] = ()
+    won: int = 0
+    """How many bytes the disk has again, where files became smaller or were emptied."""
 
     @property
     def done(self) -> int:
@@ -82,6 +119,13 @@ class Applied:
         """Return it from JSON."""
         skipped = tuple(Skipped(**each) for each in stored["skipped"])
         return cls(**{**stored, "skipped": skipped, "warnings": tuple(stored["warnings"])})
+
+
+ProgressFn = Callable[[Applied], object]
+"""Told every now and then what was done so far."""
+
+StopFn = Callable[[], bool]
+"""Asked between two steps whether to end there."""
 
 
 @dataclass(frozen=True, slots=True)

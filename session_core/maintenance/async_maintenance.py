@@ -36,7 +36,12 @@ class AsyncMaintenance:
 
     health = _in_thread(Maintenance.health)
     plan = _in_thread(Maintenance.plan)
+    planned = _in_thread(Maintenance.planned)
+    decline = _in_thread(Maintenance.decline)
     apply = _in_thread(Maintenance.apply)
+    restore = _in_thread(Maintenance.restore)
+    edit = _in_thread(Maintenance.edit)
+    export = _in_thread(Maintenance.export)
+    import_ = _in_thread(Maintenance.import_)
     batches = _in_thread(Maintenance.batches)
     log = _in_thread(Maintenance.log)
-    restore = _in_thread(Maintenance.restore)

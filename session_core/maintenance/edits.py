@@ -6,13 +6,12 @@ undo writes what they were wherever they are still as they were left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from session_core.errors import Changed, InvalidInput, NotFound, TitleTaken, Unsupported
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.pins import Pins
 from session_core.ledger.records import Kept
 from session_core.ledger.steps import clear_marks, noting, run_step
 from session_core.maintenance.changes import Change
@@ -67,11 +66,14 @@ class _Looked:
 class Edits:
     """Edits sessions of one home."""
 
-    def __init__(self, db: StateDatabase, ledger: Ledger, pins: Pins, *, client: str) -> None:
+    def __init__(
+        self, db: StateDatabase, ledger: Ledger, *, client: str, take_up: Callable[[], None]
+    ) -> None:
         self._db = db
         self._ledger = ledger
-        self._pins = pins
+        self._pins = ledger.pins
         self._client = client
+        self._take_up = take_up
 
     def edit(self, session_id: str, edit: Edit) -> Edited:
         """Change a session: a title is its own, archive and pin are of its whole conversation.
@@ -88,6 +90,7 @@ class Edits:
         if edit == Edit():
             raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
         self._db.summarize(session_id)  # knows what may have been meant
+        self._take_up()  # so that an edit that a crash has cut short can be undone
         batch: str | None = None
         for left in reversed(range(_TRIES)):
             looked = self._look(session_id, edit)
@@ -142,9 +145,8 @@ class Edits:
         return "pinned" in self._db.row_images(_TABLE, {"id": ""}).columns
 
     def _shown(self, session_id: str) -> SessionSummary:
-        shown = self._db.summarize(session_id)
-        pinned = shown.pinned or session_id in self._pins.all()
-        return replace(shown, pinned=pinned)
+        (shown,) = self._pins.shown([self._db.summarize(session_id)])
+        return shown
 
 
 def _retitled(

@@ -6,7 +6,7 @@ time, so that however long it is little of it is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -22,6 +22,9 @@ from session_core.maintenance.sources import Source
 from session_core.state.contract import StateDatabase
 
 Form = Literal["jsonl", "markdown"]
+
+CountFn = Callable[[int, int], object]
+"""Told how many sessions of how many are done; what it raises ends it there."""
 
 WHAT = "export"
 
@@ -73,6 +76,7 @@ class Exporting:
         *,
         form: Form = "jsonl",
         whole: bool = True,
+        progress: CountFn | None = None,
     ) -> Exported:
         """Write sessions, all where none are named; `whole` takes their conversations along.
 
@@ -80,7 +84,7 @@ class Exporting:
             NotFound: one of them is not there.
         """
         tally = Tally()
-        for part in self._parts(self._chosen(sessions, whole=whole), form, tally):
+        for part in self._parts(self._chosen(sessions, whole=whole), form, tally, progress):
             write(part)
         return self._done(tally)
 
@@ -91,6 +95,7 @@ class Exporting:
         *,
         form: Form = "jsonl",
         whole: bool = True,
+        progress: CountFn | None = None,
     ) -> Exported:
         """Write a file that is whole or not there, and that only its owner reads.
 
@@ -101,7 +106,7 @@ class Exporting:
         if path.is_symlink() or path.exists():
             raise _taken(path)
         tally = Tally()
-        parts = self._parts(self._chosen(sessions, whole=whole), form, tally)
+        parts = self._parts(self._chosen(sessions, whole=whole), form, tally, progress)
         with refusals(path):
             try:
                 _files.write_new(path, parts, prefix=_PREFIX, mode=_MODE)
@@ -131,10 +136,14 @@ class Exporting:
             groups = [(conversations.stocks[each],) for each in sessions]
         return list(dict.fromkeys(stock.id for group in groups for stock in group))
 
-    def _parts(self, session_ids: Iterable[str], form: Form, tally: Tally) -> Iterator[bytes]:
+    def _parts(
+        self, session_ids: Sequence[str], form: Form, tally: Tally, progress: CountFn | None
+    ) -> Iterator[bytes]:
         if form not in ("jsonl", "markdown"):
             raise InvalidInput(f"unknown form {form!r:.40}; known are jsonl and markdown")
-        for session_id in session_ids:
+        for done, session_id in enumerate(session_ids):
+            if progress is not None:
+                progress(done, len(session_ids))
             try:
                 source = Source.of(self._db, session_id)
             except NotFound:

@@ -132,9 +132,7 @@ def _descriptor(path: Path) -> int:
             raise Denied(f"{path} is no ordinary file; it is left as it is")
         if _is_database(path, found):
             raise Denied(f"{path} is a database; it is never touched as a file")
-        return os.open(
-            path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        )
+        return os.open(path, _READ)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{path} is not there") from error
 

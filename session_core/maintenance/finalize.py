@@ -77,8 +77,14 @@ class Finalize:
         self._clock = clock
 
     def next(self, members: Sequence[Member]) -> Piece:
-        """Return what is ended next."""
+        """Return what is ended next.
+
+        Raises:
+            Denied: chats are to begin afresh, and a gateway lives by now.
+        """
         there, taken = self._there(), _Taken()
+        if self._start_new:
+            rerouting.require_no_gateway(there)
         for member in members[:_AT_ONCE]:
             self._take(Group.of(member), taken, there)
         return Piece(
@@ -217,7 +223,8 @@ def tell(hooks: Hooks, store: SessionStore | None, end: Mapping[str, Any]) -> No
     if beside is not None and not any(beside.values()):
         return
     given = {name: end[name] for name in ("session_id", "platform", "reason")}
-    hooks.once(_HOOK, **given)
+    begins = None if beside is None else partial(_begin, store, end)
+    hooks.once(_HOOK, begins, **given)
     for begun in end["begun"]:
         hooks.call(
             "on_session_reset",
@@ -229,6 +236,12 @@ def tell(hooks: Hooks, store: SessionStore | None, end: Mapping[str, Any]) -> No
         for key, session_id in end["chats"].items():
             with noting(f"that the end of {session_id} was told"):
                 store.set_end_told(key, session_id)
+
+
+def _begin(store: SessionStore | None, end: Mapping[str, Any], _: str) -> bool:
+    """Note that the end is being told, in whichever chats that is left to do."""
+    begun = [store.begin_end(key, each) for key, each in end["chats"].items()] if store else []
+    return any(begun)
 
 
 def _claimed(store: SessionStore | None, end: Mapping[str, Any]) -> dict[str, bool] | None:

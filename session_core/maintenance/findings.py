@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from session_core.maintenance import ghosts, orphans, routes, selection
+from session_core.maintenance import ghosts, orphans, reclaim, routes, selection
 from session_core.maintenance.records import Chosen, Found, Selection, Wanted
-from session_core.maintenance.selection import Scene
+from session_core.maintenance.scene import Scene
 from session_core.models import Facts, Sizes
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
-_BLOATED = 0.5
-"""Of a search index that takes more than this share of the file, merging wins something."""
-
-_WORTH_FREEING = 0.1
 _LONG_LOG_BYTES = 64 << 20
 
 _TOLD = ("orphaned_messages", "orphaned_rows", "broken_parents")
@@ -67,10 +63,7 @@ class Seen:
 
     def bytes(self, rows: int) -> int:
         """Return about what so many messages take, with all that the database keeps of them."""
-        total = sum(each.rows for each in self.scene.conversations.stocks.values())
-        if self.sizes is None or not total:
-            return 0
-        return (self.sizes.db - self.sizes.free) * rows // total
+        return self.scene.bytes_of(rows, self.sizes)
 
 
 def of_plan(wanted: Wanted, code: str, what: str, choose: Choose, seen: Seen) -> Iterator[Found]:
@@ -142,10 +135,10 @@ def of_sizes(seen: Seen) -> Iterator[Found]:
     if sizes is None:
         return
     index = partial(Found, tool="prune", plan="index")
-    if sizes.index > _BLOATED * sizes.db:
+    if reclaim.large_index(sizes):
         share = round(100 * sizes.index / sizes.db)
         yield index("large_index", 1, f"the search index is {share} % of the database")
-    if sizes.free > _WORTH_FREEING * sizes.db:
+    if reclaim.much_is_free(sizes):
         yield index("free_pages", 1, "room in the file that nothing uses", sizes.free)
     if sizes.wal > _LONG_LOG_BYTES:
         what = "a long log, which its writers cut when nobody reads"

@@ -1,4 +1,4 @@
-"""Empty sessions: no message of any kind, no title, and so old that nothing will come of them.
+"""Empty sessions: no message, no title, no call to a model, and nothing will come of them any more.
 
 One with children goes too, and they stay without a parent: nothing of a conversation was in it, and
 one that kept its ghosts for their children would keep most of them. What an empty session delegated
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from session_core.maintenance import protection, wording
 from session_core.maintenance.conversations import Conversation, Conversations
 from session_core.maintenance.records import Chosen, Selection, Wanted, Why
-from session_core.maintenance.selection import Scene, allowed_by
+from session_core.maintenance.scene import Scene
 from session_core.models import Stock
 
 
@@ -23,7 +23,7 @@ def ghosts(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
     chosen: list[Chosen] = []
     protected: Counter[Why] = Counter()
     removable, between = _sorted_out(scene.conversations)
-    cutoff, allowed = scene.cutoff(wanted), allowed_by(scene, wanted.where)
+    cutoff, allowed = scene.cutoff(wanted), scene.allows(wanted.where)
     for root in _roots(scene.conversations, removable):
         sessions = tuple(_together(scene.conversations, root, removable))
         if not all(_is_before(each, cutoff) and allowed(each) for each in sessions):
@@ -70,12 +70,17 @@ def _empty(conversation: Conversation, conversations: Conversations) -> tuple[se
     for each in conversation.removal:
         children = conversations.children(each.id)
         delegated = (child.id for child in children if child.link == "delegate")
-        if each.rows or (each.title or "").strip() or not hollow.issuperset(delegated):
+        if _holds_something(each) or not hollow.issuperset(delegated):
             continue
         ghosts.add(each.id)
         if hollow.issuperset(child.id for child in children if child.link == "continuation"):
             hollow.add(each.id)
     return ghosts, hollow
+
+
+def _holds_something(stock: Stock) -> bool:
+    """Whether somebody would miss it: what its calls have cost is told nowhere else."""
+    return bool(stock.rows or (stock.title or "").strip() or stock.api_calls)
 
 
 def _goes_on(stock: Stock, conversation: Conversation) -> bool:

@@ -14,11 +14,12 @@ from typing import TypeVar
 from session_core import alive
 from session_core.alive import Alive, Company
 from session_core.errors import SessionError
+from session_core.ledger.ledger import Ledger
 from session_core.maintenance import findings
 from session_core.maintenance.conversations import Conversations
 from session_core.maintenance.findings import Seen
 from session_core.maintenance.records import Census, Found, Health
-from session_core.maintenance.selection import Scene
+from session_core.maintenance.scene import Scene
 from session_core.models import Facts, Sizes, Stock
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
@@ -33,14 +34,15 @@ _NO_FACTS = Facts((), (), (), {}, 0.0, "", None)
 
 def examine(
     db: StateDatabase,
+    ledger: Ledger,
     store: SessionStore | None,
     now: float,
     *,
     deep: bool = False,
-    pinned: Collection[str] = (),
 ) -> Health:
     """Return the report on a home; `deep` counts every page, and checks it and the index."""
     found: list[Found] = []
+    pinned: Collection[str] = _read("the pins", ledger.pins.all, (), found)
     seen = _look(db, store, now, deep=deep, pinned=pinned, found=found)
     parts = dict(findings.PARTS)
     if deep:
@@ -52,6 +54,7 @@ def examine(
         at=now,
         sessions=_census(seen.scene),
         sizes=seen.sizes,
+        trash=_read("the trash", ledger.bytes_used, 0, found),
         growth_per_week=_growth(seen),
         tokens=seen.facts.tokens,
         cost=seen.facts.cost,

@@ -7,7 +7,7 @@ in the home how far it is, so that an import that was stopped goes on with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,9 +19,10 @@ from session_core.ledger.folder import refusals
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.steps import noting
 from session_core.maintenance import arriving
-from session_core.maintenance.answers import Skipped
+from session_core.maintenance.answers import Skipped, StopFn
 from session_core.maintenance.arriving import SESSIONS, Broken, Found
 from session_core.maintenance.carrying import MESSAGES
+from session_core.maintenance.exporting import CountFn
 from session_core.maintenance.imported import Imported, Tally
 from session_core.models import Images, Put
 from session_core.state.contract import StateDatabase
@@ -57,8 +58,8 @@ class Importing:
         self,
         path: Path,
         *,
-        progress: Callable[[int, int], None] | None = None,
-        stop: Callable[[], bool] | None = None,
+        progress: CountFn | None = None,
+        stop: StopFn | None = None,
     ) -> Imported:
         """Import the lines of a file; `progress` is told how many sessions of how many are done.
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from session_core.compression.applied import UNDO
 from session_core.compression.compressor import Compressor
 from session_core.compression.records import Undone, UndoPlanned
-from session_core.compression.undo import KIND as UNDO
 from session_core.errors import InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.marks import keep_marks
-from session_core.ledger.pins import Pins
 from session_core.ledger.records import Audited, Batch
 from session_core.maintenance import health, reclaim, trash
-from session_core.maintenance.answers import Applied, Planned, Restored
+from session_core.maintenance.answers import Applied, Preview, ProgressFn, Restored, StopFn
+from session_core.maintenance.edits import Edit, Edited, Edits
+from session_core.maintenance.exporting import CountFn, Exported, Exporting, Form
+from session_core.maintenance.imported import Imported
+from session_core.maintenance.importing import Importing
 from session_core.maintenance.planner import Planner
-from session_core.maintenance.reclaim import Reclaim, Reclaimed
+from session_core.maintenance.reclaim import Reclaim
 from session_core.maintenance.records import Health, Wanted
 from session_core.maintenance.restoring import Restoring
-from session_core.maintenance.runner import ProgressFn, Runner, StopFn
-from session_core.maintenance.trash import Cleared, Trash
+from session_core.maintenance.runner import Runner
+from session_core.maintenance.trash import Trash
 from session_core.models import Page
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
@@ -37,11 +42,11 @@ FOR_S = 20.0
 
 
 class Maintenance:
-    """Maintains one home.
+    """Maintains one home: its health, what may go or end, the way back, edits and exports.
 
-    Without a `store` the routes are those of the home's own session store, which is closed with
-    this. `pins` are those of a home whose sessions have no column for them. Instances are safe to
-    share between threads.
+    Nothing is removed, ended or rewritten but by a plan that was applied or by an edit, and both
+    are taken back by `restore`. Without a `store` the routes are those of the home's own session
+    store, which is closed with this. Instances are safe to share between threads.
 
     Raises:
         InvalidInput: the ledger is that of another home.
@@ -54,37 +59,37 @@ class Maintenance:
         *,
         store: SessionStore | None = None,
         hooks: Hooks | None = None,
-        pins: Pins | None = None,
         client: str = "library",
         clock: Callable[[], float] = time.time,
     ) -> None:
         ledger.check_home(db)
         self._db = db
         self._ledger = ledger
-        self._clock = clock
-        self._pins = pins
-        hooks = hooks or (store.hooks if store is not None else None) or Hooks()
-        self._own_store = _store_of(db, hooks) if store is None else None
-        store = store or self._own_store
-        self._store = store
-        self._hooks = hooks
         self._client = client
-        self._planner = Planner(db, ledger, store, clock=clock, pinned=self._pinned)
+        self._clock = clock
+        self._hooks = hooks or (store.hooks if store is not None else None) or Hooks()
+        self._own_store = _store_of(db, self._hooks) if store is None else None
+        self._store = store or self._own_store
+        pinned = ledger.pins.all
+        self._planner = Planner(db, ledger, self._store, clock=clock, pinned=pinned)
         self._runner = Runner(
             db,
             ledger,
-            store,
-            hooks,
+            self._store,
+            self._hooks,
             self._planner,
             client=client,
             clock=clock,
-            pinned=self._pinned,
+            pinned=pinned,
         )
         self._trash = Trash(ledger, client=client, clock=clock)
         self._reclaim = Reclaim(db, ledger, client=client, clock=clock)
         self._restoring = Restoring(
-            db, ledger, store, hooks, pins, client=client, take_up=self._runner.take_up
+            db, ledger, self._store, self._hooks, client=client, take_up=self._runner.take_up
         )
+        self._edits = Edits(db, ledger, client=client, take_up=self._runner.take_up)
+        self._exporting = Exporting(db, ledger, client=client)
+        self._importing = Importing(db, ledger, client=client)
 
     def __enter__(self) -> Self:
         return self
@@ -104,10 +109,9 @@ class Maintenance:
 
     def health(self, *, deep: bool = False) -> Health:
         """Return the report on the home; `deep` counts every page, and checks it and the index."""
-        pinned = self._pinned()
-        return health.examine(self._db, self._store, self._clock(), deep=deep, pinned=pinned)
+        return health.examine(self._db, self._ledger, self._store, self._clock(), deep=deep)
 
-    def plan(self, wanted: Wanted) -> Planned:
+    def plan(self, wanted: Wanted) -> Preview:
         """Record what would be changed, and say what and why, and what is protected.
 
         Raises:
@@ -120,6 +124,24 @@ class Maintenance:
             return self._reclaim.plan()
         return self._planner.plan(wanted)
 
+    def planned(self, plan: str) -> Preview:
+        """Return once more what a plan said when it was made.
+
+        Raises:
+            NotFound: there is no such plan.
+            Conflict: it has run out.
+        """
+        return Preview.of(self._ledger.plan(plan))
+
+    def decline(self, plan: str) -> None:
+        """End a plan that is not wanted; what was done of it stays, and its batch takes it back.
+
+        Raises:
+            NotFound: there is no such plan.
+            Conflict: it has ended, or run out.
+        """
+        self._ledger.close_plan(plan)
+
     def apply(
         self,
         plan: str,
@@ -127,7 +149,7 @@ class Maintenance:
         *,
         progress: ProgressFn | None = None,
         stop: StopFn | None = None,
-    ) -> Applied | Undone | Cleared | Reclaimed:
+    ) -> Applied | Undone:
         """Do what was planned, or go on with it; what has changed since is left, and said.
 
         At least until the first step is done, at most for so many seconds and until `stop` says
@@ -146,9 +168,9 @@ class Maintenance:
             with self._compressor() as compressor:
                 return compressor.apply_undo(plan)
         if kind == trash.KIND:
-            return self._trash.apply(plan, for_s=for_s, stop=stop)
+            return self._trash.apply(plan, for_s=for_s, progress=progress, stop=stop)
         if kind == reclaim.KIND:
-            return self._reclaim.apply(plan, for_s=for_s, stop=stop)
+            return self._reclaim.apply(plan, for_s=for_s, progress=progress, stop=stop)
         return self._runner.apply(plan, for_s, progress, stop)
 
     def restore(self, batch: str, for_s: float = FOR_S) -> Restored | Undone | UndoPlanned:
@@ -156,7 +178,7 @@ class Maintenance:
 
         Raises:
             NotFound: there is no such batch.
-            InvalidInput: it is itself a restore.
+            InvalidInput: it has itself taken something back.
             Conflict: it was taken back already, or its trash is gone.
             Denied: a live gateway would overwrite the routes that come back; stop that first.
             Corrupt: its trash is damaged.
@@ -166,8 +188,71 @@ class Maintenance:
                 return compressor.undo(batch)
         return self._restoring.restore(batch, for_s)
 
+    def edit(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        archived: bool | None = None,
+        pinned: bool | None = None,
+        reopen: bool = False,
+    ) -> Edited:
+        """Change a session at once: a title is its own, archive and pin are of its conversation.
+
+        An empty title is none. One that went on after a compression is reopened at its tip.
+
+        Raises:
+            NotFound: there is no such session.
+            InvalidInput: nothing is asked for, or the title is too long.
+            TitleTaken: another conversation has it.
+            Unsupported: this home has no column for it.
+            Changed: somebody else changes it all the time.
+        """
+        return self._edits.edit(session_id, Edit(title, archived, pinned, reopen))
+
+    def export(
+        self,
+        to: Path | Callable[[bytes], object],
+        sessions: Sequence[str] | None = None,
+        *,
+        form: Form = "jsonl",
+        whole: bool = True,
+        progress: CountFn | None = None,
+    ) -> Exported:
+        """Write sessions, all where none are named; `whole` takes their conversations along.
+
+        A file is whole or not there, and its owner alone may read it. A function is given the bytes
+        as they come.
+
+        Raises:
+            NotFound: one of them is not there.
+            Conflict: there is a file of that name; it stays as it is.
+        """
+        write = (
+            partial(self._exporting.write_file, to)
+            if isinstance(to, Path)
+            else partial(self._exporting.write, to)
+        )
+        return write(sessions, form=form, whole=whole, progress=progress)
+
+    def import_(
+        self,
+        path: Path,
+        *,
+        progress: CountFn | None = None,
+        stop: StopFn | None = None,
+    ) -> Imported:
+        """Import what was exported as JSON Lines, here or by Hermes; the same call goes on with it.
+
+        A session that is there stays as it is, and a line that does not fit stops no other.
+
+        Raises:
+            NotFound: there is no such file.
+        """
+        return self._importing.read_file(path, progress=progress, stop=stop)
+
     def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
-        """List what can be taken back, newest first."""
+        """List what can be taken back, and what was, newest first."""
         return self._trash.batches(limit, cursor)
 
     def log(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
@@ -188,9 +273,6 @@ class Maintenance:
             client=self._client,
             clock=self._clock,
         )
-
-    def _pinned(self) -> Collection[str]:
-        return frozenset() if self._pins is None else self._pins.all()
 
 
 def _store_of(db: StateDatabase, hooks: Hooks) -> SessionStore | None:

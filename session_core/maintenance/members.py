@@ -11,24 +11,28 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from session_core.errors import Conflict
+from session_core.ledger.packing import Packed
 from session_core.ledger.records import Kept, Member, Plan
 from session_core.maintenance.records import Chosen
 from session_core.models import Revision
 from session_core.state.contract import StateDatabase
 
-Part = Literal["sessions", "ghosts", "ended", "routes", "rows", "locks", "links", "files"]
+Part = Literal["sessions", "ghosts", "ended", "routes", "rows", "locks", "links", "files", "index"]
 
 PARTS: tuple[Part, ...] = (
     "sessions",
     "ghosts",
     "ended",
+    "files",
     "routes",
     "rows",
     "locks",
     "links",
-    "files",
 )
-"""In the order in which they are done."""
+"""In the order in which they are done: files first, since who writes the mirror sweeps its folder.
+
+The index comes behind them, in no transaction.
+"""
 
 Within = Callable[[], AbstractContextManager[object]]
 
@@ -68,7 +72,7 @@ class Piece:
     """What one step does: the members that are done with it, and what undoes it."""
 
     members: tuple[str, ...]
-    kept: Iterable[Kept]
+    kept: Iterable[Kept] | Packed
     change: Callable[[StateDatabase], dict[str, Any]]
     """Raises `Outdated` where one of them is not as it was planned."""
     within: Within = nullcontext
@@ -109,15 +113,14 @@ class Group:
         )
 
 
-def of_sessions(part: Part, chosen: Chosen, routes: Mapping[str, str]) -> Member:
-    """Return the member for sessions that go or end together."""
-    noted = {
+def noted_of(chosen: Chosen, routes: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a plan notes of sessions that go or end together."""
+    return {
         "sessions": {each.id: each.revision for each in chosen.sessions},
         "left": chosen.left_behind,
         "reason": chosen.reason,
         "routes": routes,
     }
-    return member_of(part, chosen.id, noted, chosen.why)
 
 
 def member_of(part: Part, name: str, noted: Any, why: str) -> Member:

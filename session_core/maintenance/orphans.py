@@ -12,13 +12,14 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from session_core.ledger.folder import refusals
 from session_core.maintenance import wording
 from session_core.maintenance.records import Chosen, File, Rows, Selection, Wanted, Why
-from session_core.maintenance.selection import Scene
-from session_core.models import Facts
+from session_core.maintenance.scene import EVERYTHING, Scene
+from session_core.models import Facts, Stock
 from session_core.routing.mirror import NAME, PREFIX
 
 _SNAPSHOT, _DUMP = "session_", "request_dump_"
@@ -32,18 +33,20 @@ def orphaned_rows(scene: Scene, facts: Facts, wanted: Wanted) -> Selection[Rows]
     """Choose the rows of sessions that are not there, table by table.
 
     Where a chat is still led to such a session, its next message makes it again, with these rows.
+    What one table tells of when it was gone on with is true of its rows in all of them.
     """
     chosen: list[Rows] = []
     protected: Counter[Why] = Counter()
     cutoff = scene.cutoff(wanted)
-    for each in facts.orphans:
+    fresh = {o.session_id for o in facts.orphans if o.last_at is not None and o.last_at >= cutoff}
+    for each in facts.orphans if wanted.where == EVERYTHING else ():
         if each.session_id in scene.conversations.stocks:
             continue
         if each.session_id in scene.alive.routes:
             protected["routed"] += 1
         elif scene.alive.company.at_work(each.session_id, 0, routed=False) is not None:
             protected["live"] += 1
-        elif each.last_at is not None and each.last_at >= cutoff:
+        elif each.session_id in fresh:
             protected["fresh"] += 1
         else:
             name = f"{each.table}/{each.session_id}"
@@ -52,7 +55,7 @@ def orphaned_rows(scene: Scene, facts: Facts, wanted: Wanted) -> Selection[Rows]
     return Selection.of(chosen, protected)
 
 
-def broken_links(scene: Scene) -> Selection[Chosen]:
+def broken_links(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
     """Choose the sessions that are to lose their parent: one that is not there, or a descendant.
 
     Of a cycle that is the one that began first, which is where its conversation begins.
@@ -66,7 +69,10 @@ def broken_links(scene: Scene) -> Selection[Chosen]:
     broken += [
         (each[0], f"in a circle of {len(each)}, each the next one's parent") for each in cycles
     ]
+    allows = scene.allows(wanted.where)
     for session, why in broken:
+        if not allows(session):
+            continue
         routed = session.id in scene.alive.routes
         active_at = session.last_active_at
         if scene.alive.company.at_work(session.id, active_at, routed=routed) is not None:
@@ -79,6 +85,7 @@ def broken_links(scene: Scene) -> Selection[Chosen]:
 def dead_locks(scene: Scene, facts: Facts, wanted: Wanted) -> Selection[Rows]:
     """Choose the locks of compressions that ran out so long ago."""
     cutoff = scene.cutoff(wanted)
+    stocks, allows = scene.conversations.stocks, _allowing(scene, wanted)
     return Selection(
         tuple(
             Rows(
@@ -92,8 +99,15 @@ def dead_locks(scene: Scene, facts: Facts, wanted: Wanted) -> Selection[Rows]:
             for each in facts.claims
             if each.kind == "compression" and each.session_id is not None
             if each.expires_at is not None and each.expires_at < cutoff
+            if allows(stocks.get(each.session_id))
         )
     )
+
+
+def _allowing(scene: Scene, wanted: Wanted) -> Callable[[Stock | None], bool]:
+    """Return whether a filter is true of a session that may not be there."""
+    allows, any_of_them = scene.allows(wanted.where), wanted.where == EVERYTHING
+    return lambda stock: any_of_them if stock is None else allows(stock)
 
 
 def orphaned_files(scene: Scene, folder: Path, wanted: Wanted) -> Selection[File]:
@@ -104,7 +118,7 @@ def orphaned_files(scene: Scene, folder: Path, wanted: Wanted) -> Selection[File
     alive = scene.alive
     known = {*scene.conversations.stocks, *alive.routes, *alive.company.leases}
     names = Names(known)
-    for path, found in _files(folder):
+    for path, found in _files(folder) if wanted.where == EVERYTHING else ():
         owner = names.owner_of(path.name)
         if owner is None or owner in known:
             continue
@@ -179,11 +193,11 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the ordinary files in a folder; a link is none, and leads who knows where.
 
     Raises:
-        OSError: the folder cannot be read.
+        SessionError: the folder cannot be read.
     """
     if not folder.exists():
         return
-    with os.scandir(folder) as entries:
+    with refusals(folder), os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             try:
                 found = entry.stat(follow_symlinks=False)

@@ -10,7 +10,7 @@ from session_core.alive import Alive
 from session_core.errors import NotFound
 from session_core.maintenance import protection
 from session_core.maintenance.members import Group, Outdated, Progress
-from session_core.maintenance.records import REASONS, Why
+from session_core.maintenance.records import WHY_PROTECTED, Why
 from session_core.models import Images, Revision, Stock
 from session_core.routing import elsewhere
 from session_core.state.contract import StateDatabase
@@ -73,7 +73,7 @@ def require_unprotected(
     stock = _stock(row, revision)
     why = protection.of_sessions((stock,), there, removed=removed, but=but)
     if why is not None:
-        raise Outdated(member, f"session {stock.id}: {REASONS[why]}")
+        raise Outdated(member, f"session {stock.id}: {WHY_PROTECTED[why]}")
 
 
 def _stock(row: Mapping[str, Any], revision: Revision) -> Stock:
@@ -130,4 +130,4 @@ def require_nobody_came(
     for session_id in unrouted:
         rows = db.routing_rows(session_id)
         if any(not elsewhere.is_gone(row["scope"]) for row in rows):
-            raise Outdated(whose[session_id], f"session {session_id}: {REASONS['routed']}")
+            raise Outdated(whose[session_id], f"session {session_id}: {WHY_PROTECTED['routed']}")

@@ -37,9 +37,9 @@ Why = Literal[
     "fresh",
     "told with its next message",
 ]
-"""Why something is protected; `REASONS` says it as a sentence."""
+"""Why something is protected; `WHY_PROTECTED` says it in words."""
 
-REASONS: Mapping[Why, str] = {
+WHY_PROTECTED: Mapping[Why, str] = {
     "live": "somebody is at work in it",
     "compressing": "it is being compressed",
     "suspended": "its chat is suspended",
@@ -52,6 +52,7 @@ REASONS: Mapping[Why, str] = {
     "fresh": "it is too new",
     "told with its next message": "its chat has yet to be told that its session has ended",
 }
+"""In words what `Preview.protected` counts."""
 
 T = TypeVar("T")
 
@@ -189,6 +190,8 @@ class Health:
     at: float
     sessions: Census
     sizes: Sizes | None
+    trash: int
+    """What the trash takes, compressed."""
     growth_per_week: int
     """About how many bytes a week brings, by the last four of them."""
     tokens: Mapping[str, int]

@@ -2,6 +2,8 @@
 
 A conversation goes from its tip to its root. A session that is larger than there is room for goes
 over several steps, its own row in the last; a step also takes as many small ones as there is room.
+What the next step takes is read and packed while this one is under way, and thrown away where this
+one comes to nothing.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from session_core.alive import Alive
 from session_core.errors import Changed, NotFound
+from session_core.ledger.packing import Packed, pack
 from session_core.ledger.records import Kept, Member
 from session_core.maintenance import orphans, present, unlinking
+from session_core.maintenance.aside import Aside
 from session_core.maintenance.changes import Change
 from session_core.maintenance.members import Again, Group, Outdated, Piece, Progress
 from session_core.maintenance.unlinking import Head
@@ -32,6 +36,8 @@ _SESSION_BYTES = 1_000
 
 _ROW_BYTES = 200
 
+_Kind = Literal["whole", "detached"]
+
 _LOOKS = 20_000
 """So many routes may be looked at in one step, for sessions that never ended."""
 
@@ -41,11 +47,14 @@ class _Taken:
     """What the next step removes."""
 
     room: int
+    size: int
+    before: _Taken | None = None
+    """What the step before removes, which may still be there."""
     looks: int = _LOOKS
     members: list[str] = field(default_factory=list)
     whose: dict[str, str] = field(default_factory=dict)
     """By session, the member that it is of; also those that come later."""
-    messages: dict[str, tuple[list[int], Revision]] = field(default_factory=dict)
+    messages: dict[str, tuple[list[int], Group]] = field(default_factory=dict)
     said: list[Images] = field(default_factory=list)
     rows: list[Images] = field(default_factory=list)
     begun: dict[str, Any] = field(default_factory=dict)
@@ -55,6 +64,13 @@ class _Taken:
     detached: set[str] = field(default_factory=set)
     """Sessions that lose their parent in it, so that their rows are not what they were."""
     unended: list[str] = field(default_factory=list)
+    packed: Packed | None = None
+    after: dict[str, Revision] | None = None
+    """At which revision it leaves what it has begun; None before."""
+
+    def is_ahead(self, kind: _Kind, session_id: str) -> bool:
+        """Whether the step before does something with a session that may not be seen yet."""
+        return self.before is not None and session_id in getattr(self.before, kind)
 
     @property
     def is_full(self) -> bool:
@@ -71,8 +87,10 @@ class Removal:
         there: Callable[[], Alive],
         progress: Progress,
         folder: Path | None,
+        aside: Aside,
     ) -> None:
         self._db = db
+        self._aside = aside
         self._there = there
         self._progress = progress
         self._pace = Pace()
@@ -82,28 +100,70 @@ class Removal:
 
     def next(self, members: Sequence[Member]) -> Piece:
         """Return what is removed next: as many sessions as there is room for."""
-        self._find_files(members)
-        there, taken = self._there(), _Taken(self._pace.room)
-        for member in members:
-            if taken.is_full or not self._take(Group.of(member), taken, there):
-                break
-            taken.members.append(member.id)
+        there = self._there()
+        taken = self._taken_ahead(members[0])
+        if taken is None:
+            self._find_files(members)
+            taken = self._take_some(members, there, None)
+        rest = members[len(taken.members) :]
+        if taken.is_full and rest and self._is_looked_for(rest[0]):
+            self._aside.begin(partial(self._take_ahead, rest, there, taken))
         heads: list[Head] = []
         return Piece(
             tuple(taken.members),
-            self._kept(taken, heads),
+            taken.packed or self._kept(taken, heads),
             partial(self._change, taken, there, heads),
             partial(self._within, heads),
         )
 
+    def _taken_ahead(self, first: Member) -> _Taken | None:
+        """Return what was taken beside, if it begins here and what it comes after was done."""
+        taken: _Taken | None = self._aside.result()
+        if taken is None or taken.before is None:
+            return None
+        before, taken.before = taken.before, None
+        progress = self._progress
+        if before.after is None or not progress.gone.issuperset(before.whole):
+            return None
+        if any(progress.after.get(each) != at for each, at in before.after.items()):
+            return None
+        return taken if next(iter(taken.whose.values()), None) == first.id else None
+
+    def _take_ahead(self, members: Sequence[Member], there: Alive, before: _Taken) -> _Taken | None:
+        taken = self._take_some(members, there, before)
+        if not taken.messages:
+            return None
+        if not any(session_id in self._files for session_id in taken.whole):
+            taken.packed = Packed(tuple(pack(self._kept(taken, []))))
+        return taken
+
+    def _take_some(self, members: Sequence[Member], there: Alive, before: _Taken | None) -> _Taken:
+        taken = _Taken(self._pace.room, self._pace.room, before)
+        for member in members:
+            if taken.is_full or not self._is_looked_for(member):
+                break
+            if not self._take(Group.of(member), taken, there):
+                break
+            taken.members.append(member.id)
+        taken.size -= taken.room
+        return taken
+
     def _take(self, group: Group, taken: _Taken, there: Alive) -> bool:
         """Take the sessions of a member; return whether there was room for all of them."""
-        left = [each for each in group.sessions if each not in self._progress.gone]
+        left = [
+            each
+            for each in group.sessions
+            if each not in self._progress.gone and not taken.is_ahead("whole", each)
+        ]
         # The first is looked at when it is taken.
         present.require_unchanged(self._db, group, left[1:], self._progress, there, removed=True)
         taken.whose |= dict.fromkeys(left, group.member)
         for session_id in left:
-            if taken.is_full or session_id in taken.detached:
+            if (
+                taken.is_full
+                or session_id in taken.detached
+                or taken.is_ahead("detached", session_id)
+            ):
                 return False
             if not self._take_session(session_id, group, taken, there):
                 return False
@@ -121,18 +181,27 @@ class Removal:
         if row.get("ended_at") is None:
             taken.unended.append(session_id)
             taken.looks -= len(there.routes) + 1
-        said, more = self._db.message_images(session_id, 0, taken.room)
+        said, more = self._db.message_images(
+            session_id, _last(taken.before, session_id), taken.room
+        )
         place = said.columns.index("id")
         ids = [each[place] for each in said.rows]
-        taken.messages[session_id] = ids, expected
+        taken.messages[session_id] = ids, group
         taken.said += [said] if ids else []
-        taken.room -= _SESSION_BYTES + _bytes(said)
+        taken.room -= _SESSION_BYTES + size_of(said)
         if more:
             taken.room = 0
             taken.begun[session_id] = row["started_at"]
             return False
         taken.rows += rows
-        self._detach(session_id, [each for each in children if each not in taken.whole], taken)
+        stay = [
+            each
+            for each in children
+            if each not in taken.whole
+            and not taken.is_ahead("whole", each)
+            and not taken.is_ahead("detached", each)
+        ]
+        self._detach(session_id, stay, taken)
         taken.whole.append(session_id)
         return True
 
@@ -161,10 +230,14 @@ class Removal:
         """Remove what was taken, if it still is what it was."""
         self._pace.begin()
         present.require_nobody_came(db, taken.whose, taken.unended, there)
+        messages = {
+            session_id: (ids, self._progress.expected(group, session_id))
+            for session_id, (ids, group) in taken.messages.items()
+        }
         try:
-            after = db.remove_messages(taken.messages)
+            after = db.remove_messages(messages)
         except (Changed, NotFound) as error:
-            for session_id, (_, expected) in taken.messages.items():
+            for session_id, (_, expected) in messages.items():
                 present.require_revision(db, taken.whose[session_id], session_id, expected)
             raise Again(str(error)) from error
         try:
@@ -174,9 +247,10 @@ class Removal:
         except Changed as error:
             raise Again(str(error)) from error
         if taken.is_full:
-            self._pace.end()
+            self._pace.end(taken.size)
+        taken.after = {each: after[each] for each in taken.begun}
         return {
-            "after": {each: after[each] for each in taken.begun},
+            "after": taken.after,
             "sessions": taken.whole,
             "files": len(heads),
         }
@@ -187,6 +261,10 @@ class Removal:
         if self._db.folder is not None:
             unlinking.remove(heads, self._db.folder)
 
+    def _is_looked_for(self, member: Member) -> bool:
+        """Whether its files are known, where there are any."""
+        return self._folder is None or member.id in self._looked_for
+
     def _find_files(self, members: Sequence[Member]) -> None:
         """Look for the files of the sessions to come, of as many as are given at once."""
         if self._folder is None or members[0].id in self._looked_for:
@@ -196,7 +274,13 @@ class Removal:
         self._looked_for = {member.id for member in members}
 
 
-def _bytes(images: Images) -> int:
+def _last(before: _Taken | None, session_id: str) -> int:
+    """Return up to which message of a session the step before removes it."""
+    ids, _ = (before.messages if before is not None else {}).get(session_id, ([], None))
+    return max(ids, default=0)
+
+
+def size_of(images: Images) -> int:
     """Return what messages count, roughly as `message_images` counts them."""
     held = [len(value) for row in images.rows for value in row if type(value) in _SIZED]
     return _ROW_BYTES * len(images.rows) + sum(held)

@@ -8,17 +8,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from session_core.errors import Conflict, InvalidInput
+from session_core.alive import Alive
+from session_core.errors import Conflict, Denied, InvalidInput
 from session_core.ledger.records import Kept, Member
 from session_core.ledger.steps import noting
 from session_core.maintenance import routes
 from session_core.maintenance.members import Outdated, Piece
-from session_core.maintenance.records import REASONS
+from session_core.maintenance.records import WHY_PROTECTED
 from session_core.maintenance.removal import IMAGES
-from session_core.maintenance.selection import Scene
+from session_core.maintenance.scene import Scene
 from session_core.models import Images
 from session_core.routing.entries import SessionEntry
 from session_core.routing.mirror import Mirror
+from session_core.routing.owed import without_owed
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
@@ -32,14 +34,26 @@ _AT_ONCE = 200
 class Rerouting:
     """Removes routes that lead nowhere, a piece at a time."""
 
-    def __init__(self, db: StateDatabase, store: SessionStore, look: Callable[[], Scene]) -> None:
+    def __init__(
+        self,
+        db: StateDatabase,
+        store: SessionStore,
+        there: Callable[[], Alive],
+        look: Callable[[], Scene],
+    ) -> None:
         self._db = db
         self._store = store
+        self._there = there
         self._look = look
         self._scene: Scene | None = None
 
     def next(self, members: Sequence[Member]) -> Piece:
-        """Return what is removed next."""
+        """Return what is removed next.
+
+        Raises:
+            Denied: a gateway lives by now.
+        """
+        require_no_gateway(self._there())
         self._scene = self._scene or self._look()
         taken = members[:_AT_ONCE]
         entries: dict[str, SessionEntry] = {}
@@ -65,7 +79,7 @@ class Rerouting:
         why = routes.protected_by(scene, self._store, entry)
         state, _ = routes.state_of(scene, entry)
         if why is not None or state is None:
-            raise Outdated(member.id, REASONS[why] if why else "it leads to a session again")
+            raise Outdated(member.id, WHY_PROTECTED[why] if why else "it leads to a session again")
         return entry
 
     def _row_of_another_folder(self, member: Member) -> Images:
@@ -103,6 +117,20 @@ class Rerouting:
         yield
         if entries:
             self._store.remove(entries)
+
+
+def require_no_gateway(there: Alive) -> None:
+    """Refuse what a live gateway would overwrite.
+
+    Raises:
+        Denied: one lives.
+    """
+    live = there.company.gateway
+    if live is not None:
+        raise Denied(
+            f"{live} holds the routes in memory and would overwrite the change; stop it, "
+            "then apply the plan again"
+        )
 
 
 def kept(
@@ -158,7 +186,7 @@ def put_back(
     now = text_of(store, key)
     if now == stored:
         return None
-    if now != left:
+    if without_owed(now) != without_owed(left):
         return "the chat has gone on since"
     try:
         entry = SessionEntry.from_dict(json.loads(stored))

@@ -16,10 +16,9 @@ from typing import Any
 from session_core.errors import Changed, Conflict, InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.pins import Pins
 from session_core.ledger.records import Kept, Step
 from session_core.ledger.steps import clear_marks, noting, run_step
-from session_core.maintenance import files, rerouting
+from session_core.maintenance import files, members, rerouting
 from session_core.maintenance.answers import Restored, Unfit
 from session_core.maintenance.changes import CHANGE, Change
 from session_core.maintenance.edits import PIN
@@ -84,7 +83,6 @@ class Restoring:
         ledger: Ledger,
         store: SessionStore | None,
         hooks: Hooks,
-        pins: Pins | None,
         *,
         client: str,
         take_up: Callable[[], None],
@@ -93,7 +91,7 @@ class Restoring:
         self._ledger = ledger
         self._store = store
         self._hooks = hooks
-        self._pins = pins
+        self._pins = ledger.pins
         self._client = client
         self._take_up = take_up
 
@@ -102,12 +100,16 @@ class Restoring:
         until = time.monotonic() + for_s
         self._take_up()
         batch = self._ledger.undoable(batch_id)
-        if batch.what == WHAT:
-            raise InvalidInput(f"batch {batch_id} is itself a restore; make another plan instead")
+        steps = self._ledger.steps(batch_id)
+        if any(step.undoes is not None for step in steps):
+            raise InvalidInput(
+                f"batch {batch_id} has itself taken something back; to have that gone again, make "
+                "the change anew"
+            )
         if batch.plan is not None:
             with suppress(Conflict):  # it has ended, or was never of a plan
                 self._ledger.close_plan(batch.plan)
-        left = [step for step in reversed(self._ledger.steps(batch_id)) if step.undone_at is None]
+        left = [step for step in reversed(steps) if step.undone_at is None]
         unfit: list[Unfit] = []
         restored = rows = done = 0
         undoing = self._ledger.add_batch(WHAT).id if left else ""
@@ -117,7 +119,7 @@ class Restoring:
             result = self._undo(undoing, step)
             unfit += [Unfit(*each) for each in result["unfit"]]
             rows += result["rows"]
-            restored += len(step.members) if batch.plan is not None else 1
+            restored += _count(step) if batch.plan is not None else 1
             done += 1
         clear_marks(self._db, self._ledger)
         remaining = len(left) - done
@@ -145,13 +147,13 @@ class Restoring:
         """Files are put back before, and what is beside the home behind it."""
         if contents.has_files:
             contents.lost += self._put_files(step)
+        self._unpin(contents)  # a restore that is cut short here is made again, not one behind it
         with ExitStack() as stack:
             if (step.result or {}).get(UNLINKED):
                 stack.enter_context(self._db.transaction(linked=False))
             elif contents.routes and self._store is not None:
                 stack.enter_context(self._store.together(*rerouting.keys_of(contents.routes)))
             yield
-        self._unpin(contents)
         for end in (step.result or {}).get("ended", ()):
             self._hooks.reopened(end["session_id"])
             if self._store is not None and self._db.kind == "hermes":
@@ -190,11 +192,15 @@ class Restoring:
                 yield f"the file {one.value['name']}", "another one has its name by now"
 
     def _unpin(self, contents: _Contents) -> None:
-        if contents.pins and self._pins is not None:
+        if contents.pins:
             here = self._pins.all()
             same = {k: was for k, (was, became) in contents.pins.items() if (k in here) == became}
-            with noting("that pins are as they were"):
-                self._pins.set(same)
+            self._pins.set(same)
+
+
+def _count(step: Step) -> int:
+    """Return how many things a step has changed; that the index was merged is none."""
+    return sum(members.part_of(each) != "index" for each in step.members)
 
 
 def _put_images(db: StateDatabase, contents: _Contents, unfit: list[tuple[str, str]]) -> int:

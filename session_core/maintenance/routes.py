@@ -6,16 +6,18 @@ that only its agent has left is resumed. Suspended ones stay, and what has to be
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
-from session_core.errors import SessionError
+from session_core.errors import NotFound, SessionError
 from session_core.maintenance import wording
 from session_core.maintenance.records import Route, Selection, Wanted, Why
-from session_core.maintenance.selection import Scene, allowed_by
-from session_core.models import Stock
+from session_core.maintenance.scene import EVERYTHING, Scene
+from session_core.models import SessionFilter, Stock
 from session_core.routing import elsewhere
 from session_core.routing.entries import SessionEntry
 from session_core.routing.recovery import GOES_ON
@@ -30,17 +32,19 @@ _DAY_S = 86_400.0
 
 
 def lost_routes(scene: Scene, wanted: Wanted) -> Selection[Route]:
-    """Choose the routes that lead nowhere and were not used for so long."""
+    """Choose the routes that lead nowhere and were not used for so long, or those that are named.
+
+    Raises:
+        NotFound: one of those is not there.
+    """
     chosen: list[Route] = []
     protected: Counter[Why] = Counter()
     if scene.store is None:
         return Selection()
-    cutoff, allowed = scene.cutoff(wanted), allowed_by(scene, wanted.where)
-    for key, entry in scene.store.entries().items():
-        if wanted.ids is not None and key not in wanted.ids:
-            continue
+    cutoff, is_meant = scene.cutoff(wanted), _meant(scene, wanted.where)
+    for key, entry in _asked_for(scene.store.entries(), wanted).items():
         state, session = state_of(scene, entry)
-        if state is None or (session is not None and not allowed(session)):
+        if state is None or not is_meant(entry, session):
             continue
         why = protected_by(scene, scene.store, entry, cutoff if wanted.ids is None else None)
         if why is not None:
@@ -48,6 +52,29 @@ def lost_routes(scene: Scene, wanted: Wanted) -> Selection[Route]:
             continue
         chosen.append(Route(key, _why(session, entry, scene.now), entry.session_id, entry))
     return Selection.of([*chosen, *_of_folders_that_are_gone(scene, wanted)], protected)
+
+
+def _asked_for(entries: Mapping[str, SessionEntry], wanted: Wanted) -> Mapping[str, SessionEntry]:
+    if wanted.ids is None:
+        return entries
+    missing = [key for key in wanted.ids if key not in entries]
+    if missing:
+        nearest = difflib.get_close_matches(missing[0], entries, n=5)
+        raise NotFound(f"there is no route of {missing[0]}", nearest=nearest)
+    return {key: entries[key] for key in wanted.ids}
+
+
+def _meant(scene: Scene, where: SessionFilter) -> Callable[[SessionEntry, Stock | None], bool]:
+    """Return whether a filter is true of a route: of its session, else of what it says itself."""
+    allows = scene.allows(where)
+    by_source = where == replace(EVERYTHING, source=where.source)
+
+    def is_meant(entry: SessionEntry, session: Stock | None) -> bool:
+        if session is not None:
+            return allows(session)
+        return by_source and (where.source is None or str(entry.platform) in where.source)
+
+    return is_meant
 
 
 def state_of(scene: Scene, entry: SessionEntry) -> tuple[Lost | None, Stock | None]:
@@ -90,17 +117,21 @@ def _of_folders_that_are_gone(scene: Scene, wanted: Wanted) -> Iterator[Route]:
     db = scene.db
     if scene.store is None or not db.has_routing or wanted.ids is not None:
         return
+    if scene.alive.company.gateway is not None:
+        return  # it may be about to take them over
     own = str(scene.store.sessions_dir.resolve())
     if not db.load_gateway_routing_entries(scope=own):
         return
-    before = scene.now - _GONE_DAYS * _DAY_S
+    before, is_meant = scene.now - _GONE_DAYS * _DAY_S, _meant(scene, wanted.where)
     for scope in db.gateway_routing_scopes():
         if scope == own or not elsewhere.is_gone(scope):
             continue
         for key, text in db.load_gateway_routing_entries(scope=scope).items():
             entry = _parsed(text)
             used_at = None if entry is None else wording.used_at(entry)
-            if entry is not None and used_at is not None and used_at < before:
+            if entry is None or not is_meant(entry, None):
+                continue
+            if used_at is not None and used_at < before:
                 used = wording.ago(used_at, scene.now)
                 why = f"of the folder {scope}, which is gone; used last {used}"
                 yield Route(key, why, entry.session_id, None, scope, text)

@@ -21,6 +21,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Member, Plan
 from session_core.ledger.steps import run_step
 from session_core.maintenance import finalize, findings, members, rerouting, sweeping
+from session_core.maintenance.aside import Aside
 from session_core.maintenance.members import PARTS, Again, Doing, Outdated, Part, Piece, Progress
 from session_core.maintenance.planner import Planner
 from session_core.maintenance.removal import Removal
@@ -58,12 +59,17 @@ class Means:
         return alive.gather(self.db, self.store, self.clock(), self.pinned())
 
     def doing(
-        self, part: Part, plan: Plan, progress: Progress, there: Callable[[], Alive]
+        self,
+        part: Part,
+        plan: Plan,
+        progress: Progress,
+        there: Callable[[], Alive],
+        aside: Aside,
     ) -> Doing:
         """Return what does a part of a plan."""
         wanted, folder = plan.about["wanted"], findings.folder_of(self.db, self.store)
         if part in ("sessions", "ghosts"):
-            return Removal(self.db, there, progress, folder)
+            return Removal(self.db, there, progress, folder, aside)
         if part == "ended":
             return finalize.Finalize(
                 self.db,
@@ -76,7 +82,7 @@ class Means:
                 clock=self.clock,
             )
         if part == "routes" and self.store is not None:
-            return rerouting.Rerouting(self.db, self.store, self.planner.scene)
+            return rerouting.Rerouting(self.db, self.store, there, self.planner.scene)
         if part == "links":
             return sweeping.Links(self.db)
         if part == "files" and folder is not None:
@@ -95,6 +101,7 @@ class Run:
         self._alive: tuple[float, Alive] | None = None
         self._tries = 0
         self._doing: dict[Part, Doing] = {}
+        self._aside = Aside()
         self._progress = Progress()
         self._load()
 
@@ -122,6 +129,10 @@ class Run:
             self._tries = 0
             for _ in piece.members:
                 left.popleft()
+
+    def close(self) -> None:
+        """End what is under way beside."""
+        self._aside.close()
 
     def _run(self, piece: Piece) -> dict[str, Any]:
         return run_step(
@@ -185,11 +196,14 @@ class Run:
             self._progress.note(step.result or {})
         self._left: dict[Part, deque[Member]] = {part: deque() for part in PARTS}
         for member in plan.remaining:
-            self._left[_part(member)].append(member)
+            if members.part_of(member) in self._left:
+                self._left[_part(member)].append(member)
 
     def _of(self, part: Part) -> Doing:
         if part not in self._doing:
-            self._doing[part] = self._means.doing(part, self._plan, self._progress, self._there)
+            self._doing[part] = self._means.doing(
+                part, self._plan, self._progress, self._there, self._aside
+            )
         return self._doing[part]
 
     def _there(self) -> Alive:

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import asdict
+from typing import Any
 
-from session_core.errors import Conflict, Denied
+from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Member, Plan, Step
-from session_core.ledger.steps import clear_marks, noting, resume
-from session_core.maintenance import finalize, findings, members, rerouting, unlinking
-from session_core.maintenance.answers import Applied, Skipped
+from session_core.ledger.steps import clear_marks, noting, resume, run_step
+from session_core.maintenance import finalize, findings, members, reclaim, rerouting, unlinking
+from session_core.maintenance.answers import Applied, ProgressFn, Skipped, StopFn
 from session_core.maintenance.planner import PLUGINS, Planner
 from session_core.maintenance.run import Means, Run
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
-ProgressFn = Callable[[Applied], object]
-StopFn = Callable[[], bool]
-
 _TELL_S = 0.5
 """So often is said how far it is."""
 
 NOT_AFRESH = "could not begin afresh, and does with its next message"
+
+_ROOM = "room"
 
 _LEFT = "it could not be removed, or was used just then"
 
@@ -73,22 +74,29 @@ class Runner:
         if plan.state == "applying":
             for step in self._ledger.steps(batch.id):
                 self._finish_step(step)
-        run, told_at = Run(self._means, batch, plan), time.monotonic()
-        while not run.is_done:
-            run.step()
-            if time.monotonic() >= until or (stop is not None and stop()):
-                break
-            if progress is not None and time.monotonic() - told_at > _TELL_S:
-                progress(self._answer(batch, self._ledger.plan(handle)))
-                told_at = time.monotonic()
+        told_at = time.monotonic()
+        with closing(Run(self._means, batch, plan)) as run:
+            while not run.is_done:
+                run.step()
+                if time.monotonic() >= until or (stop is not None and stop()):
+                    break
+                if progress is not None and time.monotonic() - told_at > _TELL_S:
+                    progress(self._answer(batch, self._ledger.plan(handle)))
+                    told_at = time.monotonic()
+        if run.is_done:
+            self._win_room(batch, handle, until, stop)
         return self._ended(batch, handle)
 
     def take_up(self) -> None:
         """Decide what a crash has left, and do what was to follow it."""
+        if self._store is not None:
+            with noting("that what was owed to hooks is told"):
+                self._store.tell_untold()
         for step in resume(self._db, self._ledger):
             self._finish_step(step)
             for end in (step.result or {}).get("ended", ()):
-                if not finalize.begin_later(self._store, end) and end.get("told") is not True:
+                told = end.get("told") in {True, finalize.BY_STORE}
+                if not finalize.begin_later(self._store, end) and not told:
                     finalize.tell(self._hooks, self._store, end)
 
     def _finish_step(self, step: Step) -> None:
@@ -100,6 +108,21 @@ class Runner:
         if self._db.folder is not None:
             unlinking.finish(self._ledger, step, self._db.folder)
 
+    def _win_room(self, batch: Batch, handle: str, until: float, stop: StopFn | None) -> None:
+        """Win back the room of what is gone, where the plan has that: a step without trash."""
+        left = members.of_part(self._ledger.plan(handle), "index")
+        won = reclaim.win(self._db, self._means.clock(), until, stop) if left else None
+        if won is not None:
+            with suppress(Conflict):  # somebody else applies the plan, and has noted it
+                run_step(
+                    self._db,
+                    self._ledger,
+                    batch.id,
+                    before=lambda _: (),
+                    change=lambda _: {_ROOM: asdict(won)},
+                    members=[left[0].id],
+                )
+
     def _require_no_gateway(self, plan: Plan) -> None:
         """Refuse what a live gateway would overwrite.
 
@@ -109,12 +132,7 @@ class Runner:
         starts_new = plan.about["wanted"]["start_new"]
         parts = {members.part_of(member) for member in plan.remaining}
         if "routes" in parts or (starts_new and "ended" in parts):
-            live = self._means.gather().company.gateway
-            if live is not None:
-                raise Denied(
-                    f"{live} holds the routes in memory and would overwrite the change; stop it, "
-                    "then apply the plan again"
-                )
+            rerouting.require_no_gateway(self._means.gather())
 
     def _ended(self, batch: Batch, handle: str) -> Applied:
         """Return what was done, and end the plan where nothing remains."""
@@ -143,13 +161,20 @@ class Runner:
             for member in plan.members
             if member.skipped is not None
         ]
-        done = [member for member in plan.members if member.step is not None]
+        done = [
+            member
+            for member in plan.members
+            if member.step is not None and members.part_of(member) != "index"
+        ]
         left = [each for each in done if self._is_left(each)]
         skipped += [Skipped(members.name_of(each), _LEFT) for each in left]
         ended = sum(members.part_of(member) == "ended" for member in done)
         warnings = [PLUGINS] if self._db.kind == "hermes" and ended else []
         if plan.about["wanted"]["start_new"]:
             warnings += [f"{key} {NOT_AFRESH}" for each in done for key in self._not_afresh(each)]
+        room = self._room(plan)
+        if room is not None and room["in_the_way"] is not None:
+            warnings.append(room["in_the_way"])
         return Applied(
             outcome="partial" if plan.remaining else "applied",
             plan=plan.handle,
@@ -159,7 +184,14 @@ class Runner:
             skipped=tuple(skipped),
             remaining=len(plan.remaining),
             warnings=tuple(warnings),
+            won=0 if room is None else room["bytes"],
         )
+
+    def _room(self, plan: Plan) -> dict[str, Any] | None:
+        """Return what was won back, where the plan has done that."""
+        step = next((m.step for m in plan.members if members.part_of(m) == "index"), None)
+        result = None if step is None else self._ledger.step(step).result
+        return None if result is None else dict(result[_ROOM])
 
     def _not_afresh(self, member: Member) -> list[str]:
         """Return the chats that are still in what was ended."""

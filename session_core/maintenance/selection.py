@@ -1,53 +1,22 @@
 """Which sessions a plan is about: one function a kind, over the inventory and who is alive.
 
-Age is the last activity of a whole conversation, whatever other filters there are. A filter is
-judged by the tip, which is the line of a conversation in a list, `started_*` by its root. What
-would be chosen and is protected is counted by its reason.
+Age is the last activity of a whole conversation, whatever other filters there are. What would be
+chosen and is protected is counted by its reason.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
 
-from session_core.alive import Alive
-from session_core.errors import InvalidInput
 from session_core.maintenance import protection, wording
-from session_core.maintenance.conversations import Conversation, Conversations
+from session_core.maintenance.conversations import Conversation
 from session_core.maintenance.records import Chosen, Selection, Wanted, Why
-from session_core.models import SessionFilter, Stock
-from session_core.routing.store import SessionStore
-from session_core.state.contract import StateDatabase
+from session_core.maintenance.scene import Scene
+from session_core.models import Stock
+from session_core.routing.entries import SessionEntry
 
-_DAY_S = 86_400.0
 _ROUTED: tuple[Why, ...] = ("routed",)
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What every kind looks at: a home as it was at one moment."""
-
-    db: StateDatabase
-    conversations: Conversations
-    alive: Alive
-    store: SessionStore | None = None
-
-    @property
-    def now(self) -> float:
-        """The moment."""
-        return self.alive.company.at
-
-    def cutoff(self, wanted: Wanted) -> float:
-        """Return before which time something has to have been active last.
-
-        Raises:
-            InvalidInput: that is no age.
-        """
-        days = wanted.age_days
-        if not 0 <= days < float("inf"):
-            raise InvalidInput(f"older_than_days is {days}; 0 or more")
-        return self.now - days * _DAY_S
 
 
 def old_sessions(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
@@ -79,7 +48,7 @@ def abandoned(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
         scene,
         (
             (each, _open(each), f"never ended, {_last_active(each, scene.now)}")
-            for each in matching(scene, wanted.where)
+            for each in scene.matching(wanted.where)
             if _is_before(each.last_active_at, cutoff)
         ),
         reason=wanted.reason or "abandoned",
@@ -97,7 +66,7 @@ def orphaned(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
                 tuple(filter(_never_ran, each.removal)),
                 f"continues {each.root.id} and never ran, {_last_active(each, scene.now)}",
             )
-            for each in matching(scene, wanted.where)
+            for each in scene.matching(wanted.where)
             if _is_before(each.last_active_at, cutoff)
         ),
         reason=wanted.reason or "orphaned_compression",
@@ -121,7 +90,7 @@ def expired(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
     """Choose the sessions of chats that the policy would end with their next message."""
     chosen: list[Chosen] = []
     protected: Counter[Why] = Counter()
-    allowed = {each.id for each in matching(scene, wanted.where)}
+    allowed = {each.id for each in scene.matching(wanted.where)}
     for session, updated_at, reason in _expired(scene):
         conversation = scene.conversations.of(session.id)
         if conversation is None or conversation.id not in allowed:
@@ -138,51 +107,32 @@ def expired(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
 
 
 def _expired(scene: Scene) -> Iterator[tuple[Stock, float | None, str]]:
-    """Yield the open sessions that a policy has ended, when their chat was used, and the reason."""
-    if scene.store is None:
-        return
-    for entry in scene.store.entries().values():
-        reason = scene.store.is_session_expired(entry)
-        conversation = scene.conversations.of(entry.session_id)
-        if reason is None or conversation is None or entry.expiry_finalized:
+    """Yield the open sessions that a policy has ended, when their chat was used, and the reason.
+
+    Several chats may be in one session: it goes on as long as it does for one of them.
+    """
+    found: dict[str, tuple[Stock, float | None, str]] = {}
+    going_on: set[str] = set()
+    entries = {} if scene.store is None else scene.store.entries()
+    for entry in entries.values():
+        session = _led_to(scene, entry)
+        if session is None or scene.store is None:
             continue
-        session = scene.conversations.stocks[entry.session_id]
-        if session.end_reason == "compression":
-            session = conversation.tip
-        if session.ended_at is None:
-            yield session, wording.used_at(entry), reason
+        reason = scene.store.is_session_expired(entry)
+        if reason is None or entry.expiry_finalized:
+            going_on.add(session.id)
+        elif session.ended_at is None:
+            found[session.id] = session, wording.used_at(entry), reason
+    return (each for session_id, each in found.items() if session_id not in going_on)
 
 
-def matching(scene: Scene, where: SessionFilter) -> Iterable[Conversation]:
-    """Return the conversations that a filter is true of."""
-    rest = replace(
-        where, started_after=None, started_before=None, active_after=None, active_before=None
-    )
-    found: Iterable[Conversation] = scene.conversations.all
-    if rest == SessionFilter():
-        found = (each for each in found if not each.tip.archived)
-    else:
-        ids = set(scene.db.find_sessions(rest))
-        found = (each for each in found if each.tip.id in ids)
-    return found if rest == where else (each for each in found if _is_within(each, where))
-
-
-def allowed_by(scene: Scene, where: SessionFilter) -> Callable[[Stock], bool]:
-    """Return whether a filter is true of a session itself; without a status also archived ones."""
-    if where == SessionFilter():
-        return lambda _: True
-    ids = set(scene.db.find_sessions(replace(where, status=where.status or "all")))
-    return lambda stock: stock.id in ids
-
-
-def _is_within(conversation: Conversation, where: SessionFilter) -> bool:
-    started, active = conversation.root.started_at, conversation.last_active_at
-    return (
-        (where.started_after is None or started >= where.started_after)
-        and (where.started_before is None or started < where.started_before)
-        and (where.active_after is None or active is None or active >= where.active_after)
-        and (where.active_before is None or active is None or active < where.active_before)
-    )
+def _led_to(scene: Scene, entry: SessionEntry) -> Stock | None:
+    """Return the session in which the next message of a chat lands, if there is one."""
+    conversation = scene.conversations.of(entry.session_id)
+    if conversation is None:
+        return None
+    session = scene.conversations.stocks[entry.session_id]
+    return conversation.tip if session.end_reason == "compression" else session
 
 
 def _candidates(scene: Scene, wanted: Wanted) -> Iterable[Conversation]:
@@ -191,7 +141,7 @@ def _candidates(scene: Scene, wanted: Wanted) -> Iterable[Conversation]:
     cutoff = scene.cutoff(wanted)
     return (
         each
-        for each in matching(scene, wanted.where)
+        for each in scene.matching(wanted.where)
         if each.tip.ended_at is not None and _is_before(each.last_active_at, cutoff)
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from session_core.ledger.records import Kept, Member
 from session_core.maintenance import orphans, unlinking
 from session_core.maintenance.changes import Change
 from session_core.maintenance.members import Again, Outdated, Piece, name_of
-from session_core.maintenance.removal import IMAGES
+from session_core.maintenance.removal import IMAGES, size_of
 from session_core.maintenance.unlinking import Head
 from session_core.models import Images
 from session_core.state.contract import StateDatabase
@@ -29,8 +30,24 @@ UNLINKED = "unlinked"
 """In the result of a step: what it took refers to what is not there."""
 
 
+@dataclass(slots=True)
+class _Taken:
+    """Which rows the next step removes."""
+
+    room: int
+    done: list[str] = field(default_factory=list)
+    """The members that are done with it."""
+    of: list[Member] = field(default_factory=list)
+    images: list[Images] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """What they count."""
+        return sum(map(size_of, self.images))
+
+
 class Rows:
-    """Removes rows of one session that is not there."""
+    """Removes rows of sessions that are not there."""
 
     def __init__(self, db: StateDatabase, there: Callable[[], Alive]) -> None:
         self._db = db
@@ -38,20 +55,29 @@ class Rows:
         self._pace = Pace()
 
     def next(self, members: Sequence[Member]) -> Piece:
-        """Return which rows are removed next: all of a member, or as many as there is room for."""
-        member = members[0]
-        self._require_orphaned(member, self._there())
-        image, more = self._look(member)
-        return Piece(
-            () if more else (member.id,),
-            [Kept(IMAGES, image.pack())],
-            partial(self._change, member, image),
-        )
+        """Return which rows are removed next: as many as there is room for."""
+        there, taken = self._there(), _Taken(self._pace.room)
+        for member in members:
+            if not self._take(member, taken, there):
+                break
+        kept = [Kept(IMAGES, image.pack()) for image in taken.images]
+        return Piece(tuple(taken.done), kept, partial(self._change, taken))
 
-    def _look(self, member: Member) -> tuple[Images, bool]:
+    def _take(self, member: Member, taken: _Taken, there: Alive) -> bool:
+        """Take the rows of a member; return whether there was room for all of them, and is more."""
+        self._require_orphaned(member, there)
+        image, more = self._look(member, taken.room)
+        taken.of.append(member)
+        taken.images.append(image)
+        taken.room -= size_of(image)
+        if not more:
+            taken.done.append(member.id)
+        return not more and taken.room > 0
+
+    def _look(self, member: Member, room: int) -> tuple[Images, bool]:
         noted = member.revision
         if noted["table"] == _MESSAGES:
-            return self._db.message_images(noted["session"], 0, self._pace.room)
+            return self._db.message_images(noted["session"], 0, room)
         image = self._db.row_images(noted["table"], {noted["column"]: noted["session"]})
         if len(image.rows) != noted["rows"]:
             raise Outdated(member.id, "there are others by now")
@@ -66,17 +92,16 @@ class Rows:
         if there.company.at_work(session_id, 0, routed=False) is not None:
             raise Outdated(member.id, "somebody is at work in its session by now")
 
-    def _change(self, member: Member, image: Images, db: StateDatabase) -> dict[str, Any]:
+    def _change(self, taken: _Taken, db: StateDatabase) -> dict[str, Any]:
         self._pace.begin()
-        noted = member.revision
-        if db.get_session(noted["session"]) is not None:
-            raise Outdated(member.id, "its session is there again")
+        for member in taken.of:
+            if db.get_session(member.revision["session"]) is not None:
+                raise Outdated(member.id, "its session is there again")
         try:
-            db.remove_rows([image])
+            db.remove_rows(taken.images)
         except Changed as error:
             raise Again(str(error)) from error
-        if len(image.rows) > 1:
-            self._pace.end()
+        self._pace.end(taken.size)
         return {UNLINKED: True}
 
 
@@ -175,28 +200,28 @@ class Files:
 
     def next(self, members: Sequence[Member]) -> Piece:
         """Return which files are removed next."""
-        there = self._there()
         taken = members[:_AT_ONCE]
-        for member in taken:
-            self._require_orphaned(member, there)
+        self._require_orphaned(taken)
         heads: list[Head] = []
         ids = tuple(member.id for member in taken)
         kept = chain.from_iterable(self._keep(member, heads) for member in taken)
         return Piece(ids, kept, partial(self._change, taken, heads), partial(self._within, heads))
 
-    def _require_orphaned(self, member: Member, there: Alive) -> None:
-        path = self._folder / name_of(member)
-        try:
-            found = path.lstat()
-        except OSError as error:
-            raise Outdated(member.id, "it is not there any more") from error
-        noted = member.revision
-        if (found.st_size, found.st_mtime_ns) != (noted["bytes"], noted["modified_ns"]):
-            raise Outdated(member.id, "it was written since")
-        known = {*there.routes, *there.company.leases}
-        owner = orphans.Names(known).owner_of(path.name)
-        if owner in known or (owner and self._db.get_session(owner) is not None):
-            raise Outdated(member.id, "its session is there by now")
+    def _require_orphaned(self, taken: Sequence[Member]) -> None:
+        there = self._there()
+        names = orphans.Names({*there.routes, *there.company.leases})
+        for member in taken:
+            path = self._folder / name_of(member)
+            try:
+                found = path.lstat()
+            except OSError as error:
+                raise Outdated(member.id, "it is not there any more") from error
+            noted = member.revision
+            if (found.st_size, found.st_mtime_ns) != (noted["bytes"], noted["modified_ns"]):
+                raise Outdated(member.id, "it was written since")
+            owner = names.owner_of(path.name)
+            if owner in names.known or (owner and self._db.get_session(owner) is not None):
+                raise Outdated(member.id, "its session is there by now")
 
     def _keep(self, member: Member, heads: list[Head]) -> Iterator[Kept]:
         if self._db.folder is not None:
@@ -206,9 +231,7 @@ class Files:
     def _change(
         self, taken: Sequence[Member], heads: Sequence[Head], _: StateDatabase
     ) -> dict[str, Any]:
-        there = self._there()
-        for member in taken:
-            self._require_orphaned(member, there)
+        self._require_orphaned(taken)
         return {"files": len(heads)}
 
     @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Literal
 
 from session_core.errors import InvalidInput
@@ -16,7 +15,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Member, Plan
 from session_core.ledger.steps import noting
 from session_core.maintenance import wording
-from session_core.maintenance.answers import MOST_ITEMS, Bytes, Item, Planned
+from session_core.maintenance.answers import Applied, Bytes, Item, Preview, ProgressFn, StopFn, said
 from session_core.models import Page
 
 KIND = "prune trash"
@@ -24,18 +23,6 @@ KIND = "prune trash"
 NO_UNDO = "this has no undo: what is emptied can never be restored"
 
 _DAY_S = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """What was emptied for good; `partial` is gone on with."""
-
-    outcome: Literal["applied", "partial"]
-    plan: str
-    removed: int
-    """How many batches."""
-    bytes: int
-    remaining: int
 
 
 class Trash:
@@ -58,28 +45,29 @@ class Trash:
         """List what can be brought back, newest first."""
         return self._ledger.batches(limit, cursor)
 
-    def plan(self, older_than_days: float | None = None) -> Planned:
+    def plan(self, older_than_days: float | None = None) -> Preview:
         """Plan to empty what has expired, or the batches that are so old; 0 days is all of them."""
         age = None if older_than_days is None else older_than_days * _DAY_S
         ripe = self._ledger.ripe(age)
         if not ripe:
-            return Planned("nothing", None, None, 0, ())
+            return Preview("nothing", None, None, 0, ())
         now = self._clock()
         members = [Member(each.id, each.bytes, _why(each, now)) for each in ripe]
-        plan = self._ledger.add_plan(KIND, members, {"bytes": sum(each.bytes for each in ripe)})
-        return Planned(
-            "planned",
-            plan.handle,
-            plan.expires_at,
-            len(members),
-            tuple(Item(each.id, None, each.why) for each in members[:MOST_ITEMS]),
-            bytes=Bytes(won_now=plan.about["bytes"]),
-            warnings=(NO_UNDO,),
+        about = said(
+            (Item(each.id, None, each.why) for each in members),
+            size=Bytes(won_now=sum(each.bytes for each in ripe)),
+            warnings=[NO_UNDO],
         )
+        return Preview.of(self._ledger.add_plan(KIND, members, about))
 
     def apply(
-        self, handle: str, *, for_s: float = 20.0, stop: Callable[[], bool] | None = None
-    ) -> Cleared:
+        self,
+        handle: str,
+        *,
+        for_s: float = 20.0,
+        progress: ProgressFn | None = None,
+        stop: StopFn | None = None,
+    ) -> Applied:
         """Empty the batches of a plan, for so long at most.
 
         Raises:
@@ -90,7 +78,7 @@ class Trash:
         if plan.kind != KIND:
             raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
         if plan.state == "finished":
-            return Cleared(**plan.result)
+            return Applied.of(plan.result)
         self._ledger.begin(handle)
         until = self._monotonic() + for_s
         self._ledger.empty(batches=[])  # the rest of what was emptied when a process died
@@ -98,23 +86,27 @@ class Trash:
             if self._monotonic() >= until or (stop is not None and stop()):
                 break
             self._ledger.empty(batches=[batch])
-        left = self._left(plan)
-        return self._partial(plan, left) if left else self._finish(plan)
+            if progress is not None:
+                progress(self._answer(plan))
+        done = self._answer(plan)
+        return done if done.remaining else self._finish(plan, done)
 
     def _left(self, plan: Plan) -> list[str]:
         """Return the batches of a plan that were not emptied yet."""
         batches = (self._ledger.batch(member.id) for member in plan.members)
         return [each.id for each in batches if each.emptied_at is None]
 
-    def _partial(self, plan: Plan, left: list[str]) -> Cleared:
+    def _answer(self, plan: Plan) -> Applied:
+        left = self._left(plan)
         won = sum(member.revision for member in plan.members if member.id not in left)
-        return Cleared("partial", plan.handle, len(plan.members) - len(left), won, len(left))
+        removed = len(plan.members) - len(left)
+        outcome: Literal["applied", "partial"] = "partial" if left else "applied"
+        return Applied(outcome, plan.handle, None, removed, 0, (), len(left), won=won)
 
-    def _finish(self, plan: Plan) -> Cleared:
-        done = Cleared("applied", plan.handle, len(plan.members), plan.about["bytes"], 0)
-        self._ledger.finish(plan.handle, asdict(done))
+    def _finish(self, plan: Plan, done: Applied) -> Applied:
+        self._ledger.finish(plan.handle, done.stored())
         with noting(KIND):
-            counts = {"removed": done.removed, "bytes": done.bytes}
+            counts = {"removed": done.removed, "bytes": done.won}
             self._ledger.audit(self._client, KIND, plan.handle, counts)
         return done
 

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from session_core import driver
 from session_core.errors import Unsupported
-from tests.bench import beside, build, retention, rows, shapes, working_sessions
+from tests.bench import beside, build, maintained, retention, rows, shapes, working_sessions
 from tests.bench.text import Writer
 
 ROWS = (
     *("list", "cold", "read", "search", "tokens", "questions"),
-    *("append", "size", "routes", "retention"),
+    *("append", "size", "routes", "retention", "maintenance"),
 )
 ROUTES = {
     False: {
@@ -38,6 +38,9 @@ ROUTES = {
 """How many updates among how many routes."""
 _READ = ("list", "read", "search", "tokens", "questions")
 _NEED_BYTES = {False: 5_000_000_000, True: 300_000_000}
+_MAINTENANCE_BYTES = {False: 24_000_000_000, True: 200_000_000}
+"""A home of each kind, and a copy of the larger one with its log and its trash."""
+
 _WRITERS = 8
 
 
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
         folder = options.home or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        need, free = _NEED_BYTES[options.quick], shutil.disk_usage(folder).free
+        need, free = _needed(options), shutil.disk_usage(folder).free
         print(f"needs {need / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free")
         if free < need:
             print("too little room; free some, or name another folder with --home")
@@ -63,6 +66,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--home", type=Path, help="a folder in which the homes are kept")
     parser.add_argument("--quick", action="store_true", help="small homes, few runs")
     return parser.parse_args(arguments)
+
+
+def _needed(options: argparse.Namespace) -> int:
+    """Return the bytes that the rows take which are asked for."""
+    others = _NEED_BYTES[options.quick] if set(options.rows) - {"maintenance"} else 0
+    return others + (_MAINTENANCE_BYTES[options.quick] if "maintenance" in options.rows else 0)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -110,7 +119,7 @@ class Bench:
         print(f"{missed} targets missed; took {time.perf_counter() - self._began:.0f} s")
 
     def _rows(self) -> Iterator[rows.Row]:
-        if set(self.names) - {"append", "routes", "retention"}:
+        if set(self.names) - {"append", "routes", "retention", "maintenance"}:
             for shape in shapes.SHAPES[self.quick]:
                 yield from self._shape_rows(shape)
         if "append" in self.names:
@@ -119,6 +128,8 @@ class Bench:
             yield from self._route_rows()
         if "retention" in self.names:
             yield from self._retention_rows()
+        if "maintenance" in self.names:
+            yield from maintained.rows(self.folder, quick=self.quick, driver_name=self.driver)
 
     def _shape_rows(self, shape: shapes.Shape) -> Iterator[rows.Row]:
         hermes, own = (self._build(shape, kind) for kind in ("hermes", "own"))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +16,64 @@ from tests.peers import ROOT, peer_environment, peer_python
 HERMES = ("hermes-0.19.0", "hermes-agent==0.19.0")
 OPENAI = ("openai-agents-0.24.0", "openai-agents==0.24.0")
 
+Answering = Callable[[], dict[str, Any]]
+
 _SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def run_hermes(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Run a job in the real Hermes."""
+    return start_hermes(home, job)()
+
+
+def start_hermes(home: Path, job: dict[str, Any]) -> Answering:
+    """Start a job in the real Hermes; what is returned waits for its answer."""
     python = peer_python(*HERMES)
-    return _run([str(python), str(_SCRIPTS / "on_hermes.py")], job, peer_environment(home))
+    return _start([str(python), str(_SCRIPTS / "on_hermes.py")], job, peer_environment(home))
 
 
 def run_openai(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Run a job on the SQLiteSession of openai-agents."""
     python = peer_python(*OPENAI)
-    return _run([str(python), str(_SCRIPTS / "on_openai.py")], job, peer_environment(home))
+    return _start([str(python), str(_SCRIPTS / "on_openai.py")], job, peer_environment(home))()
 
 
 def run_ours(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Run a job on this library; `job["driver"]` says with which SQLite."""
+    return _start_ours("on_ours.py", home, job)()
+
+
+def start_maintenance(home: Path, job: dict[str, Any]) -> Answering:
+    """Start a job of maintenance; what is returned waits for its answer."""
+    return _start_ours("on_maintenance.py", home, job)
+
+
+def _start_ours(script: str, home: Path, job: dict[str, Any]) -> Answering:
     env = peer_environment(home, {"PYTHONPATH": str(ROOT)})
-    return _run([sys.executable, str(_SCRIPTS / "on_ours.py")], job, env)
+    return _start([sys.executable, str(_SCRIPTS / script)], job, env)
 
 
-def _run(command: list[str], job: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder, "job.json"), Path(folder, "answer.json")
-        asked.write_text(json.dumps(job), encoding="utf-8")
-        done = subprocess.run(
-            [*command, str(asked), str(answered)],
-            env=env | {"PYTHONWARNINGS": "ignore"},
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            last = os.linesep.join(done.stderr.strip().splitlines()[-12:])
-            raise RuntimeError(f"{Path(command[1]).name} failed at {job['do']}:\n{last}")
-        answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
-        return answer
+def _start(command: list[str], job: dict[str, Any], env: dict[str, str]) -> Answering:
+    folder = tempfile.TemporaryDirectory()
+    asked, answered = Path(folder.name, "job.json"), Path(folder.name, "answer.json")
+    asked.write_text(json.dumps(job), encoding="utf-8")
+    process = subprocess.Popen(
+        [*command, str(asked), str(answered)],
+        env=env | {"PYTHONWARNINGS": "ignore"},
+        cwd=folder.name,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def answer() -> dict[str, Any]:
+        with folder:
+            _, errors = process.communicate()
+            if process.returncode:
+                last = os.linesep.join(errors.strip().splitlines()[-12:])
+                raise RuntimeError(f"{Path(command[1]).name} failed at {job['do']}:\n{last}")
+            found: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
+            return found
+
+    return answer

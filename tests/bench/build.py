@@ -26,6 +26,9 @@ _INDEXED = (
     "coalesce(content, '') || ' ' || coalesce(tool_name, '') || ' ' || coalesce(tool_calls, '')"
 )
 
+_AT_ONCE = 50_000
+"""So many messages are indexed in one transaction, so that the log stays short."""
+
 
 @dataclass
 class Built:
@@ -64,7 +67,7 @@ def build(folder: Path, shape: shapes.Shape, kind: str, clock: Callable[[], floa
     home.mkdir(parents=True)
     began = clock()
     content = shapes.Home(shape)
-    fill = _fill_hermes if kind == "hermes" else _fill_own
+    fill = fill_hermes if kind == "hermes" else fill_own
     counted = fill(home / "state.db", content)
     built = _describe(home, kind, content, counted, clock() - began)
     told.write_text(json.dumps(asdict(built)), encoding="utf-8")
@@ -107,7 +110,7 @@ class Counted:
         return session
 
 
-def _fill_own(db_path: Path, content: shapes.Home) -> Counted:
+def fill_own(db_path: Path, content: shapes.Home) -> Counted:
     counted, ends_at = Counted(), [0.0]
     with SessionDB(db_path, clock=lambda: ends_at[0]) as db:
         sessions = map(counted.add, content.sessions())
@@ -129,7 +132,7 @@ def _store_session(db: SessionDB, session: shapes.Session) -> None:
         db.end_session(key, session.row["end_reason"])
 
 
-def _fill_hermes(db_path: Path, content: shapes.Home) -> Counted:
+def fill_hermes(db_path: Path, content: shapes.Home) -> Counted:
     beside.run_hermes(db_path.parent, {"db": str(db_path), "do": "create"})
     counted = Counted()
     connection = driver.connect(file_uri(db_path, "mode=rw"), busy_timeout_s=1)
@@ -183,12 +186,16 @@ def _as_stored(session_id: str, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fill_search(connection: driver.Connection) -> None:
+    (last,) = connection.execute("SELECT max(id) FROM messages").fetchone()
     for table in ("messages_fts", "messages_fts_trigram"):
-        connection.execute("BEGIN")
-        connection.execute(
-            f"INSERT INTO {table}(rowid, content) SELECT id, {_INDEXED} FROM messages"  # noqa: S608
-        )
-        connection.execute("COMMIT")
+        for first in range(1, last + 1, _AT_ONCE):
+            connection.execute("BEGIN")
+            connection.execute(
+                f"INSERT INTO {table}(rowid, content) SELECT id, {_INDEXED} FROM messages"  # noqa: S608
+                " WHERE id >= ? AND id < ?",
+                (first, first + _AT_ONCE),
+            )
+            connection.execute("COMMIT")
 
 
 def _fingerprint(shape: shapes.Shape, kind: str) -> str:

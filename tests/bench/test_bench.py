@@ -63,6 +63,9 @@ def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
         "change a route, 1,000 by 100",
         "facts kept of",
         "plan 2,000 messages",
+        "health of 600 sessions",
+        "prune 120 sessions",
+        "lost of what Hermes wrote meanwhile",
     ):
         assert what in done.stdout
 

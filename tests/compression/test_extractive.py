@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from session_core.compression import extractive, passages, reading, retention, summaries
-from session_core.compression.extractive import NO_ROOM, NOTHING, SECTIONS, summarize
+from session_core.compression import passages, reading, retention, summaries
+from session_core.compression.extractive import NO_ROOM, NOTHING, summarize
+from session_core.compression.passages import SECTIONS
 from session_core.compression.retention import Retention
 
 Message = dict[str, Any]
@@ -53,7 +54,10 @@ def listing(files: int) -> str:
 
 
 def items(summary: str) -> list[str]:
-    return [line.removeprefix("- ") for line in summary.splitlines() if line.startswith("- ")]
+    if NOTHING.startswith(summary) or NO_ROOM.startswith(summary):
+        return []
+    headings = {f"{name}:" for name in SECTIONS}
+    return [line.removeprefix("- ") for line in summary.splitlines() if line not in headings]
 
 
 def test_nothing_said_is_said_so() -> None:
@@ -78,13 +82,13 @@ def test_items_stand_under_the_heading_of_what_they_are() -> None:
         assistant("The request was req_7Fa93kd."),
     ]
     assert summarize(said, 2000) == (
-        "Asked:\n- Why is checkout slow?\n"
-        "Decided:\n- We agreed to drop the second cache.\n"
-        "Open:\n- Next step is a load test.\n"
-        "Errors:\n- TimeoutError: no answer within 30 s\n"
-        "Commands:\n- k6 run checkout.js --vus 50\n"
-        "Files:\n- It is set in deploy/values.yaml so far.\n"
-        "Details:\n- The request was req_7Fa93kd."
+        "Asked:\nWhy is checkout slow?\n"
+        "Decided:\nWe agreed to drop the second cache.\n"
+        "Open:\nNext step is a load test.\n"
+        "Errors:\nTimeoutError: no answer within 30 s\n"
+        "Commands:\nk6 run checkout.js --vus 50\n"
+        "Files:\nIt is set in deploy/values.yaml so far.\n"
+        "Details:\nThe request was req_7Fa93kd."
     )
 
 
@@ -133,7 +137,7 @@ def test_what_people_say_wins_over_the_assistant_and_that_over_tools() -> None:
         user("look at QA-3003"),
     ]
     assert "QA-3003" in summarize(said, 25)
-    both = summarize(said, 48)
+    both = summarize(said, 44)
     assert "QA-2002" in both
     assert "QA-1001" not in both
 
@@ -222,23 +226,28 @@ def test_what_a_redaction_mark_parts_is_counted() -> None:
     )
 
 
+def summary_said(text: str) -> Message:
+    return summaries.build(text, None, "user")[0]
+
+
 def test_an_earlier_summary_is_updated() -> None:
     first = summarize([user("We decided to keep v4 of the relay."), user("Ask about OPS-9.")], 500)
-    second = summarize([user("Now see OPS-10.")], 500, earlier=first)
+    second = summarize([summary_said(first), user("Now see OPS-10.")], 500)
     assert sorted(items(second)) == sorted([*items(first), "Now see OPS-10."])
-    assert summarize([], 500, earlier=second) == second
+    assert summarize([summary_said(second)], 500) == second
 
 
-def test_a_summary_that_stands_in_the_range_is_read_as_one() -> None:
-    first = "Decided:\n- We keep v4 of the relay."
-    message = summaries.build(first, None, "user")[0]
-    assert summarize([message], 500) == first
+def test_an_item_that_looks_like_a_heading_is_marked_and_read_as_what_it_is() -> None:
+    said = [user("# see OPS-1"), user("Files:"), user("- [ ] ask about OPS-2")]
+    first = summarize(said, 500)
+    assert {"- # see OPS-1", "- Files:", "- - [ ] ask about OPS-2"} <= set(first.splitlines())
+    assert summarize([summary_said(first)], 500) == first
 
 
 def test_what_is_out_of_date_makes_room_first() -> None:
     earlier = "Details:\n- the limit of the relay is 250 rows\n- the quota of the hub is 900 rows"
     said = [user("the limit of the relay is 400 rows")]
-    summary = summarize(said, 100, earlier=earlier)
+    summary = summarize([summary_said(earlier), *said], 100)
     assert "400 rows" in summary
     assert "900 rows" in summary
     assert "250 rows" not in summary
@@ -247,14 +256,14 @@ def test_what_is_out_of_date_makes_room_first() -> None:
 def test_a_task_that_was_ticked_off_makes_room_first() -> None:
     earlier = "Open:\n- [ ] renew the certificate\n- [ ] rename the bucket"
     said = [assistant("- [x] renew the certificate"), user("the bucket is rel-eu-7")]
-    summary = summarize(said, 75, earlier=earlier)
-    assert "- [ ] rename the bucket" in summary
-    assert "- [ ] renew the certificate" not in summary
+    summary = summarize([summary_said(earlier), *said], 75)
+    assert "[ ] rename the bucket" in summary
+    assert "[ ] renew the certificate" not in summary
 
 
 def test_a_summary_of_another_form_is_kept_by_its_lines() -> None:
     earlier = "## Goal\nShip the relay by 2026-04-01.\n\n## Notes\n* token is rel_9x7k2"
-    summary = summarize([], 500, earlier=earlier)
+    summary = summarize([summary_said(earlier)], 500)
     assert "Ship the relay by 2026-04-01." in summary
     assert "rel_9x7k2" in summary
 
@@ -262,7 +271,7 @@ def test_a_summary_of_another_form_is_kept_by_its_lines() -> None:
 def test_a_summary_that_is_merged_into_a_message_is_read_as_one_too() -> None:
     end = f"\n{summaries.END}\n"
     said = [user(f"{summaries.PREFIX}\nDecided:\n- We keep v4 of the relay.{end}Now see OPS-1.")]
-    assert summarize(said, 500) == "Asked:\n- Now see OPS-1.\nDecided:\n- We keep v4 of the relay."
+    assert summarize(said, 500) == "Asked:\nNow see OPS-1.\nDecided:\nWe keep v4 of the relay."
 
 
 def test_of_a_range_that_is_too_long_people_are_read_first_and_the_newest_results() -> None:
@@ -371,14 +380,9 @@ def test_facts_of_half_of_the_budget_survive(seed: int) -> None:
     assert len(kept) >= 0.95 * len(planted), sorted(set(planted) - set(kept))
 
 
-def test_a_reading_is_read_once_for_all() -> None:
-    said, _ = working_session(0)
-    assert summarize(reading.read(said), 3000) == summarize(said, 3000)
-
-
 def test_earlier_items_know_their_sections() -> None:
     text = "Decided:\n- a\n## Foreign\n- b\nFiles:\n- c"
-    found = list(passages.earlier(text, extractive.SECTIONS))
+    found = list(passages.earlier(text))
     assert [(item.text, item.section) for item in found] == [
         ("a", "Decided"),
         ("b", None),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ import pytest
 from session_core import NotCompressed, processes
 from session_core.compression import locks
 from session_core.compression.locks import Locks
-from session_core.errors import Busy
+from session_core.errors import Busy, InvalidInput
 from tests.compression.homes import LAST, Chat, refused, short
 from tests.homes import connect
+from tests.interrupts import another_thread, raising
 
 
 def holder(pid: int, start: object = "", agent: str = "mcp-sessions", host: str = "") -> str:
@@ -86,18 +88,14 @@ def test_a_lock_says_in_words_whose_it_is(chat: Chat) -> None:
     chat.db.try_acquire_compression_lock(chat.session_id, "pid=1:tid=2:agent=hermes:nonce=3")
     with pytest.raises(NotCompressed, match=r"by hermes \(pid 1\); wait"):
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
-    held = Locks(chat.db)
-    with held.of("other"):
-        error: list[str] = []
+    error: list[str] = []
 
-        def second() -> None:
-            with pytest.raises(NotCompressed) as caught, Locks(chat.db).of("other"):
-                pass
-            error.append(str(caught.value))
+    def second() -> None:
+        with pytest.raises(NotCompressed) as caught:
+            Locks(chat.db).holding(["other"], list)
+        error.append(str(caught.value))
 
-        thread = threading.Thread(target=second)
-        thread.start()
-        thread.join(20)
+    Locks(chat.db).holding(["other"], lambda: another_thread(second))
     assert "another thread of this process" in error[0]
 
 
@@ -120,3 +118,47 @@ def test_a_lock_of_the_future_holds_nobody(chat: Chat) -> None:
         chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     chat.clock.now -= 86_400
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+
+
+def test_a_lock_is_not_taken_in_a_transaction_that_would_wait_for_it(chat: Chat) -> None:
+    with chat.db.transaction(), pytest.raises(InvalidInput, match="end the one that is open"):
+        chat.compressor().compress(chat.session_id, short, keep_last=LAST)
+
+
+def test_one_that_is_refused_gives_back_what_it_took_before(chat: Chat) -> None:
+    assert chat.db.try_acquire_compression_lock("second", "somebody")
+    with refused("locked"):
+        Locks(chat.db).holding(["first", "second"], list)
+    assert chat.db.get_compression_lock_holder("first") is None
+    assert chat.db.get_compression_lock_holder("second") == "somebody"
+
+
+def test_an_interrupt_at_any_place_leaves_no_lock_behind(chat: Chat) -> None:
+    held, seen = Locks(chat.db), []
+    places = (locks.__file__, threading.__file__)
+
+    def look() -> None:
+        seen.append(chat.db.get_compression_lock_holder("s"))
+
+    place = 0
+    while interrupted(lambda: held.holding(["s"], look), raising(place, places)):
+        place += 1
+        deadline = time.monotonic() + 30
+        while chat.db.get_compression_lock_holder("s") is not None:
+            assert time.monotonic() < deadline
+        held.holding(["s"], look, patient=True)
+    assert place > 30
+    assert None not in seen
+
+
+def interrupted(step: Callable[[], object], profile: Callable[..., None]) -> bool:
+    """Run a step under a profiler; say whether that interrupted it."""
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        step()
+    except (KeyboardInterrupt, RuntimeError):  # the latter where it hits a condition of Python's
+        return True
+    finally:
+        sys.setprofile(before)
+    return False

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from session_core.compression import reading, retention, summaries
+from session_core.compression import reading, retention, summaries, worth
 from session_core.compression.retention import Retention
 
 
@@ -49,6 +49,10 @@ def test_another_wording_is_not_verbatim() -> None:
     }
 
 
+def best(said: list[dict[str, Any]], limit: int) -> tuple[str, ...]:
+    return worth.best(worth.weigh(reading.read(said)), limit)
+
+
 def test_nothing_found_is_nothing_kept() -> None:
     assert retention.report([], "some text OPS-1") == Retention(0, 0, {})
 
@@ -61,7 +65,7 @@ def test_a_report_survives_json() -> None:
 def test_what_an_earlier_summary_says_counts_too() -> None:
     said = [*summaries.build("- see OPS-1\n- see OPS-2", None, "user"), user("OPS-3")]
     assert retention.report(said, "OPS-2").by_kind == {"identifier": (3, 1)}
-    assert retention.must_survive(said, 1) == ("OPS-1",)
+    assert best(said, 1) == ("OPS-1",)
 
 
 def test_what_must_survive_is_what_is_worth_most() -> None:
@@ -70,15 +74,9 @@ def test_what_must_survive_is_what_is_worth_most() -> None:
         {"role": "tool", "tool_call_id": "a", "content": noise},
         user("We decided to keep the relay. It lives in /opt/relay/main.toml."),
     ]
-    assert retention.must_survive(said, 2) == (
+    assert best(said, 2) == (
         "We decided to keep the relay.",
         "/opt/relay/main.toml",
     )
-    assert len(retention.must_survive(said, 5)) == 5
-    assert retention.must_survive(said, 0) == ()
-
-
-def test_what_was_read_already_is_not_read_again() -> None:
-    read = reading.read([user("see OPS-1")])
-    assert retention.must_survive(read, 5) == ("OPS-1",)
-    assert retention.report(read, "OPS-1").kept == 1
+    assert len(best(said, 5)) == 5
+    assert best(said, 0) == ()

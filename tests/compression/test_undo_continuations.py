@@ -43,10 +43,7 @@ def test_what_an_undo_drops_is_in_the_trash(chat: Chat) -> None:
     planned = chat.compressor().undo(done.batch)
     assert isinstance(planned, UndoPlanned)
     chat.compressor().apply_undo(planned.plan)
-    newest = chat.ledger.batches().items[0]
-    (step,) = chat.ledger.steps(newest.id)
-    kept = list(chat.ledger.trash(step.id))
-    texts = [each.value["content"] for each in kept if each.what == "message"]
+    texts = [each.value["content"] for each in trash(chat) if each.what == "message"]
     assert texts[-1] == "not to be lost"
 
 
@@ -163,8 +160,9 @@ def test_sessions_that_lose_their_parent_are_named_and_kept(chat: Chat) -> None:
 
 def trash(chat: Chat) -> list[Kept]:
     """What the newest step has kept."""
-    (step,) = chat.ledger.steps(chat.ledger.batches().items[0].id)
-    return list(chat.ledger.trash(step.id))
+    sql = "SELECT id FROM steps ORDER BY number DESC"
+    newest: str = chat.ledger._file.read(lambda rows: rows.value(sql))
+    return list(chat.ledger.trash(newest))
 
 
 # -- who is there ----------------------------------------------------------------------------

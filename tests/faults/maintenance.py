@@ -1,4 +1,4 @@
-"""Maintenance under faults: plans of each kind, applied and taken back, on homes with all of it.
+"""Maintenance under faults: plans, their restores, edits, an export and an import.
 
 `MAINTENANCE` is what `maintenance_sweep` fails at every write of the home, its routes, its files
 and the ledger.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance.answers import Applied, Restored
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.records import Wanted
+from session_core.maintenance.runner import NOT_AFRESH
 from session_core.routing.store import SessionStore
 from session_core.settings import GatewayConfig
 from session_core.state.sqlite.db import SessionDB
@@ -30,24 +32,21 @@ from tests.homes import connect
 DAY_S = 86_400.0
 ODD = "session_20260101_120000_abcdef01.json"
 OWN = "session_large.json"
+CARRIED = "carried.jsonl"
+"""What is exported to and imported from."""
 
 FILES = (
     *routes.FILES,
     *(name for name in ledger.FILES if name.startswith(KEPT)),
+    *(name.replace("ledger.db", "pins.db") for name in ledger.FILES if "ledger.db" in name),
     *(f"{routes.FOLDER}/{name}" for name in (ODD, OWN)),
+    *(CARRIED, ".export_0.tmp"),
 )
 """The files whose calls are made to fail."""
 
 Kind = Literal["own", "hermes", "older"]
 
-WANTED = {
-    "sessions": Wanted("sessions"),
-    "ghosts": Wanted("ghosts"),
-    "routes": Wanted("routes"),
-    "orphans": Wanted("orphans"),
-    "abandoned": Wanted("abandoned", "finalize"),
-    "afresh": Wanted("sessions", "finalize", ids=(routes.CHAT,), start_new=True),
-}
+AFRESH = Wanted("sessions", "finalize", ids=(routes.CHAT, "open"), start_new=True)
 
 
 class Opened:
@@ -94,66 +93,145 @@ Act = Callable[[Opened], object]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change, and the home that it is tried on."""
+    """One change, the home that it is tried on, and what becomes of it."""
 
     name: str
     act: Act
     prepare: Act
     kind: Kind
-    undoes: bool
+    again: Callable[[Opened], bool]
+    """Does it again or goes on with it; says whether something was left as it is, and said."""
+    back: Act | None = None
+    """Takes it back, where that is no change of its own."""
+    in_steps: bool = False
+    """Whether a fault may leave a part of it."""
     opens: type[Opened] = Opened
     files: tuple[str, ...] = field(default=FILES, repr=False)
-
-
-def plan(wanted: Wanted) -> Act:
-    """Return what plans."""
-    return lambda opened: opened.maintenance.plan(wanted)
-
-
-def apply(opened: Opened) -> object:
-    """Apply the plan, or what is left of it."""
-    done = opened.maintenance.apply(opened.noted("plan"))
-    assert isinstance(done, Applied)
-    return done
-
-
-def restore(opened: Opened) -> object:
-    """Take back what was applied, or what is left of that."""
-    back = opened.maintenance.restore(opened.noted("batch"))
-    assert isinstance(back, Restored)
-    return back
 
 
 def do(wanted: Wanted) -> Act:
     """Return what plans and applies."""
 
     def act(opened: Opened) -> None:
-        plan(wanted)(opened)
-        apply(opened)
+        opened.maintenance.plan(wanted)
+        _apply(opened)
 
     return act
 
 
-def _all() -> list[Change]:
-    found = []
-    for kind, labels in _KINDS.items():
-        for label in labels:
-            wanted, name = WANTED[label], f"{label}, {kind}"
-            found += [
-                Change(f"maintenance.apply, {name}", apply, plan(wanted), kind, undoes=False),
-                Change(f"maintenance.restore, {name}", restore, do(wanted), kind, undoes=True),
-            ]
-    return found
+def _apply(opened: Opened) -> Applied:
+    done = opened.maintenance.apply(opened.noted("plan"))
+    assert isinstance(done, Applied)
+    return done
 
 
-_KINDS: dict[Kind, tuple[str, ...]] = {
-    "own": tuple(WANTED),
-    "hermes": ("sessions", "afresh"),
-    "older": ("routes", "afresh"),
-}
-"""What is done to rows is the same wherever the routes are, but for the triggers of Hermes."""
+def _apply_again(opened: Opened) -> bool:
+    done = _apply(opened)
+    return bool(done.skipped) or any(NOT_AFRESH in each for each in done.warnings)
 
-MAINTENANCE = {one.name: one for one in _all()}
+
+def _restore(opened: Opened) -> None:
+    back = opened.maintenance.restore(opened.noted("batch"))
+    assert isinstance(back, Restored)
+
+
+def _restore_again(opened: Opened) -> bool:
+    try:
+        _restore(opened)
+    except Conflict:
+        assert opened.ledger.batch(opened.noted("batch")).undone_at is not None
+    return False
+
+
+def _plans(label: str, wanted: Wanted, kind: Kind, *, restored: bool = True) -> list[Change]:
+    def plan(opened: Opened) -> None:
+        opened.maintenance.plan(wanted)
+
+    name = f"{label}, {kind}"
+    applied = Change(
+        f"maintenance.apply, {name}", _apply, plan, kind, _apply_again, _restore, in_steps=True
+    )
+    back = Change(
+        f"maintenance.restore, {name}", _restore, do(wanted), kind, _restore_again, in_steps=True
+    )
+    return [applied, back] if restored else [applied]
+
+
+def _edit(**wanted: Any) -> Callable[[Opened], bool]:
+    def act(opened: Opened) -> bool:
+        opened.maintenance.edit("small", **wanted)
+        return False
+
+    return act
+
+
+_ENTITLE = _edit(title="Work", archived=True, reopen=True)
+_PIN = _edit(pinned=True)
+_BOTH = _edit(title="Work", pinned=True)
+"""These homes have no column for a pin: it is in a file of its own."""
+
+
+def _undo_edits(opened: Opened) -> None:
+    for batch in opened.maintenance.batches().items:
+        if batch.undone_at is None:
+            opened.maintenance.restore(batch.id)
+
+
+def _undo_edits_again(opened: Opened) -> bool:
+    with suppress(Conflict):  # it turns out that it was undone
+        _undo_edits(opened)
+    return False
+
+
+def _nothing(_: Opened) -> None:
+    """Leave the home as it was made."""
+
+
+def _export(opened: Opened) -> None:
+    opened.maintenance.export(_carried(opened))
+
+
+def _export_again(opened: Opened) -> bool:
+    if not _carried(opened).exists():
+        _export(opened)
+    return False
+
+
+def _import(opened: Opened) -> bool:
+    done = opened.maintenance.import_(_carried(opened))
+    assert not done.broken
+    assert not done.left_out
+    return False
+
+
+def _taken_away(opened: Opened) -> None:
+    names = ["large", "small", "ghost"]
+    opened.maintenance.export(_carried(opened), names)
+    opened.db.delete_sessions(names)
+
+
+def _carried(opened: Opened) -> Path:
+    return opened.db.path.parent / CARRIED
+
+
+_ALL = (
+    *_plans("all", Wanted("all"), "own"),
+    *_plans("sessions", Wanted("sessions"), "hermes"),
+    *_plans("routes", Wanted("routes"), "older"),
+    *_plans("afresh", AFRESH, "own"),
+    *_plans("afresh", AFRESH, "hermes", restored=False),
+    *_plans("afresh", AFRESH, "older"),
+    Change("maintenance.edit, own", _ENTITLE, _nothing, "own", _ENTITLE, _undo_edits),
+    Change("maintenance.edit, pin", _PIN, _nothing, "hermes", _PIN, _undo_edits),
+    Change(
+        "maintenance.restore, edit", _undo_edits, _BOTH, "own", _undo_edits_again, in_steps=True
+    ),
+    Change("maintenance.export, own", _export, _nothing, "own", _export_again),
+    Change("maintenance.import_, own", _import, _taken_away, "own", _import, in_steps=True),
+)
+"""All in a home of our own; elsewhere what differs: the triggers of Hermes, routes in a file."""
+
+MAINTENANCE = {one.name: one for one in _ALL}
 
 
 # -- homes -------------------------------------------------------------------------------------
@@ -177,12 +255,16 @@ def build(home: Path, change: Change) -> None:
         opened.close()
 
 
+_SIZES = {"large": (20_000, 15_000, 10), "small": (10,)}
+"""The first two messages fill a step, and all else fits one, however slow the machine is."""
+
+
 def _fill(opened: Opened) -> None:
     db, old = opened.db, NOW - 150 * DAY_S
-    for name, size in (("large", 40_000), ("small", 10)):
+    for name, sizes in _SIZES.items():
         db.create_session(name, "cli", started_at=old)
-        said = [{"role": "user", "content": f"needle {at} {'x' * size}", "timestamp": old}
-                for at in range(3)]  # fmt: skip
+        said = [{"role": "user", "content": f"needle {'x' * size}", "timestamp": old}
+                for size in sizes]  # fmt: skip
         db.append_messages(name, said)
         db.end_session(name, "cli_close")
     branch = {"_branched_from": "small"}

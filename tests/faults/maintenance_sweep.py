@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from session_core.errors import Conflict, SessionError
-from session_core.ledger.steps import MARK
-from session_core.maintenance.answers import Applied
-from session_core.maintenance.runner import NOT_AFRESH
+from session_core.errors import SessionError
+from session_core.ledger.pins import Pins
+from session_core.ledger.steps import MARK, clear_marks
+from session_core.maintenance.importing import MARK as IMPORTED
 from tests.faults import maintenance, routes, state
-from tests.faults.maintenance import Opened, apply, build, restore
+from tests.faults.ledger import KEPT, Beside
+from tests.faults.maintenance import Change, Opened, build
 from tests.faults.points import Call, Fault
 from tests.faults.strace import Run, lent
 from tests.faults.sweep import DURABLE, Sweep, Trial
@@ -37,9 +39,10 @@ def look(home: Path) -> dict[str, str]:
     if "gateway_routing" not in found:
         stored = json.loads((folder / "sessions.json").read_text(encoding="utf-8"))
         found["gateway_routing"] = _alike(json.dumps(stored, sort_keys=True))
-    for name in (maintenance.ODD, maintenance.OWN):
-        path = folder / name
-        found[name] = path.read_text(encoding="utf-8") if path.exists() else "gone"
+    for path in (folder / maintenance.ODD, folder / maintenance.OWN, home / maintenance.CARRIED):
+        found[path.name] = path.read_text(encoding="utf-8") if path.exists() else "gone"
+    with Pins(Beside(home / "state.db", root=home / KEPT)) as pins:
+        found["pins"] = repr(sorted(pins.all()))
     return found
 
 
@@ -61,8 +64,48 @@ def _alike(text: str) -> str:
     return re.sub(r"pid=[^\"\\]*", "somebody", text)
 
 
+def left(home: Path) -> str:
+    """Return all that decides what becomes of a home: what it holds, marks, the ledger, files.
+
+    The handles that are drawn, and who wrote, are told alike.
+    """
+    found = {**look(home), "marks": "", "names": repr(sorted(map(str, _names(home))))}
+    with state.connection(home / "state.db") as opened:
+        marks = opened.execute("SELECT * FROM state_meta WHERE key LIKE 'mcp_sessions:%'")
+        found["marks"] = json.dumps(sorted(marks.fetchall()))
+    if (home / KEPT / "ledger.db").exists():
+        with state.connection(home / KEPT / "ledger.db") as opened:
+            found |= {f"ledger {table}": _noted(opened, table) for table in state.tables(opened)}
+    numbers: dict[str, str] = {}
+    text = json.dumps(found, sort_keys=True)
+    return _DRAWN.sub(lambda at: numbers.setdefault(at[0], f"drawn {len(numbers)}"), text)
+
+
+_DRAWN = re.compile(r"\b[spb]-[2-9a-z]{8,20}\b")
+_WHO = frozenset({"pid", "started_at", "data", "bytes"})
+
+
+def _names(home: Path) -> Iterator[Path]:
+    for path in home.rglob("*"):
+        if not path.name.endswith(("-shm", "-wal")):
+            yield path.relative_to(home)
+
+
+def _noted(opened: Any, table: str) -> str:
+    names = [name for (name,) in opened.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+    columns = ", ".join(f'"{name}"' for name in names if name not in _WHO)
+    found = opened.execute(f'SELECT {columns} FROM "{table}"')  # noqa: S608 -- names that were read
+    rows = (json.dumps(row, default=repr) for row in found)
+    return json.dumps(sorted(rows, key=lambda row: _DRAWN.sub("drawn", row)))
+
+
 class MaintenanceSweep(Sweep):
-    """Tries a plan or a restore with a fault, goes on with it and takes it back."""
+    """Tries a plan or a restore with a fault, goes on with it and takes it back.
+
+    What was left so before is not gone on with again: the same would become of it.
+    """
+
+    _known: dict[str, list[str]]
 
     def rehearse(self, mutation: Any, folder: Path) -> Trial:
         """Build the home before it, and run it undisturbed."""
@@ -74,6 +117,7 @@ class MaintenanceSweep(Sweep):
             ran, calls = lab.trace(mutation, undisturbed, folder / "trace.log")
         if ran.said != ("ack", "closed", "end"):
             raise AssertionError(f"{mutation.name} fails by itself: {ran.said} {ran.noise}")
+        self._known = {}
         trial = Trial(mutation, home, before, look(undisturbed), {}, calls)
         wrong = _go_on_with(trial, undisturbed)
         if wrong or before == trial.after:
@@ -94,12 +138,19 @@ class MaintenanceSweep(Sweep):
         with lent(self._labs) as lab:
             ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
         there = _which(trial, home)
-        wrong = _judge(fault, ran, home) + _go_on_with(trial, home)
+        wrong = _judge(trial, fault, ran, there) + state.damage(home)
+        wrong += self._becomes(trial, home)
         shutil.rmtree(home)
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
         return f"{_word(ran)}, {there}", problem
+
+    def _becomes(self, trial: Trial, home: Path) -> list[str]:
+        found = left(home)
+        if found not in self._known:
+            self._known[found] = _go_on_with(trial, home)
+        return self._known[found]
 
 
 def _commits(call: Call) -> bool:
@@ -117,13 +168,18 @@ def _which(trial: Trial, home: Path) -> str:
     return "after" if found == trial.after else "before" if found == trial.before else "in part"
 
 
-def _judge(fault: Fault, ran: Run, home: Path) -> list[str]:
+def _judge(trial: Trial, fault: Fault, ran: Run, there: str) -> list[str]:
     judged = {
+        "neither the state before nor the one after": there == "in part"
+        and not _of(trial).in_steps,
+        "acknowledged and lost": "ack" in ran.said
+        and there == "before"
+        and not _of(trial).in_steps,
         "it hung": ran.hung,
         "the fault did not happen": not ran.failed or ran.killed != (fault.name == "kill"),
         "an error that is not ours": any(line.startswith("foreign") for line in ran.said),
     }
-    return [what for what, so in judged.items() if so] + state.damage(home)
+    return [what for what, so in judged.items() if so]
 
 
 def _go_on_with(trial: Trial, home: Path) -> list[str]:
@@ -137,42 +193,39 @@ def _go_on_with(trial: Trial, home: Path) -> list[str]:
         opened.close()
 
 
+def _of(trial: Trial) -> Change:
+    change: Any = trial.mutation
+    assert isinstance(change, Change)
+    return change
+
+
 def _ended(trial: Trial, opened: Opened, home: Path) -> list[str]:
     wrong = []
     for _ in range(2):
-        left = _again(trial, opened)
+        left = _of(trial).again(opened)
         differing = _differing(trial.after, home)
         # A file that could not be deleted is reported, and is an orphan from then on.
         if differing and not left and not differing <= _UNLINKED:
             wrong.append(f"gone on with it comes to something else: {differing}")
-    if opened.ledger.unsettled():
-        wrong.append("a step that nobody decides")
     return wrong
 
 
-def _again(trial: Trial, opened: Opened) -> bool:
-    """Do it again; return whether it says that something was left as it is."""
-    if not trial.mutation.undoes:
-        done = apply(opened)
-        assert isinstance(done, Applied)
-        return bool(done.skipped) or any(NOT_AFRESH in each for each in done.warnings)
-    try:
-        restore(opened)
-    except Conflict:
-        assert opened.ledger.batch(opened.noted("batch")).undone_at is not None
-    return False
-
-
 def _taken_back(trial: Trial, opened: Opened, home: Path) -> list[str]:
-    if not trial.mutation.undoes:
-        restore(opened)
+    wrong = []
+    back = _of(trial).back
+    if back is not None:
+        back(opened)
         differing = _differing(trial.before, home)
-        if differing:
-            return [f"taken back: {differing}"]
-    wrong = [str(each) for each in opened.db.check_integrity(deep=True) if each.code not in _KNOWN]
+        wrong += [f"taken back: {differing}"] if differing else []
+    clear_marks(opened.db, opened.ledger)  # as the next step does
+    if opened.ledger.unsettled():
+        wrong.append("a step that nobody decides")
+    wrong += [str(each) for each in opened.db.check_integrity(deep=True) if each.code not in _KNOWN]
     with state.connection(home / "state.db") as looked:
-        sql = "SELECT count(*) FROM state_meta WHERE key LIKE ? AND value <> 'never'"
-        marks = looked.execute(sql, (f"{MARK}%",)).fetchone()[0]
+        sql = (
+            "SELECT count(*) FROM state_meta WHERE (key LIKE ? OR key LIKE ?) AND value <> 'never'"
+        )
+        marks = looked.execute(sql, (f"{MARK}%", f"{IMPORTED}%")).fetchone()[0]
     return [*wrong, "a mark is left"] if marks else wrong
 
 

@@ -1,9 +1,14 @@
-"""A fault at every write of a plan or a restore: it is gone on with, and all of it comes back."""
+"""A fault at every write of a plan, a restore, an edit or a copy: it is gone on with, or undone."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 
+from tests.faults import maintenance, state
 from tests.faults.maintenance import MAINTENANCE
 from tests.faults.maintenance_sweep import MaintenanceSweep
 from tests.faults.points import FAULTS
@@ -17,8 +22,26 @@ def labs():
         yield running
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """A folder in memory where there is one: what fails is told to, and no disk is waited for."""
+    memory = Path("/dev/shm")  # noqa: S108 -- a folder with a name of its own in it
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as made:
+        yield Path(made)
+
+
 @pytest.mark.parametrize("name", MAINTENANCE)
-def test_after_a_fault_a_plan_is_gone_on_with_and_nothing_is_lost(labs, tmp_path, name):
-    outcomes = labs.run(MAINTENANCE[name], tmp_path)
+def test_after_a_fault_a_plan_is_gone_on_with_and_nothing_is_lost(labs, folder, name):
+    outcomes = labs.run(MAINTENANCE[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
+
+
+@pytest.mark.parametrize("kind", ["own", "hermes", "older"])
+def test_the_home_before_a_plan_is_small(tmp_path, kind):
+    change = next(one for one in MAINTENANCE.values() if one.kind == kind)
+    maintenance.build(tmp_path / "home", change)
+    assert state.rows(tmp_path / "home") <= 40

@@ -32,12 +32,12 @@ class Refused(Exception):
 class Hermes:
     """One process with one `SessionDB` of Hermes on one home; its methods are called by name."""
 
-    def __init__(self, version: str, home: Path) -> None:
+    def __init__(self, version: str, home: Path, *arguments: str) -> None:
         self.version = version
         home.mkdir(parents=True, exist_ok=True)
         self._errors = home.with_name(f"{home.name}.stderr").open("w+", encoding="utf-8")
         self._process = subprocess.Popen(
-            [peer_python(f"h{version}", f"hermes-agent=={version}"), DRIVER, home],
+            [peer_python(f"h{version}", f"hermes-agent=={version}"), DRIVER, home, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -117,6 +117,13 @@ def build(version: str, home: Path) -> Path:
     with Hermes(version, home) as hermes:
         hermes.job("build")
     return home
+
+
+def build_kinds(version: str, home: Path, *, damaged: bool) -> dict[str, Any]:
+    """Have it make a home also with what each kind of plan is about; return what it states."""
+    with Hermes(version, home) as hermes:
+        stated: dict[str, Any] = hermes.job("build_kinds", damaged=damaged)
+    return stated
 
 
 def copy(home: Path, to: Path) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 
 import hermes_compression
 import hermes_homes
+import hermes_kinds
 import hermes_routes
 
 ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -63,6 +64,11 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
     def build(self) -> None:
         """Fill the home with everything that real ones have, damage too."""
         hermes_homes.build(self.db, self.home)
+
+    def build_kinds(self, damaged: bool) -> dict[str, Any]:
+        """Fill it also with what each kind of plan is about; return what is stated of it."""
+        hermes_homes.build(self.db, self.home, damaged=damaged)
+        return hermes_kinds.Kinds(self.db, self.home, damaged=damaged).fill()
 
     def append(self, session_id: str, seconds: float, pause: float) -> list[int]:
         """Append messages for so long, with a pause after each; return their ids."""

@@ -25,7 +25,7 @@ SCRIPTS = (
 )
 
 
-def build(db: Any, home: Path) -> None:
+def build(db: Any, home: Path, *, damaged: bool = True) -> None:
     """Fill the home."""
     for fill in (
         _terminal,
@@ -41,9 +41,10 @@ def build(db: Any, home: Path) -> None:
         _orphans,
         _titles,
         _tokens,
-        _damage,
     ):
         fill(db)
+    if damaged:
+        _damage(db)
     _routes(home)
 
 

@@ -24,6 +24,12 @@ class Routes:
         self.store = SessionStore(self.home / "sessions", GatewayConfig.from_dict(config))
         return self.store_entries()
 
+    def gateway_begins(self) -> None:
+        """Write down that this process is the gateway of its home, as a gateway does."""
+        from gateway.status import write_pid_file  # noqa: PLC0415
+
+        write_pid_file()
+
     def store_close(self) -> None:
         """Let go of the store; what it wanted to save is saved."""
         if self.store is not None and self.store._db is not None:

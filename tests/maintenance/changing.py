@@ -14,8 +14,7 @@ from typing import Any
 from session_core.hooks import Hooks
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.pins import Pins
-from session_core.maintenance.answers import Applied, Planned, Restored
+from session_core.maintenance.answers import Applied, Preview, Restored
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.records import Wanted
 from tests.faults import state
@@ -49,11 +48,11 @@ class Changing:
     told: Told
     root: Path
 
-    def plan(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> Planned:
+    def plan(self, what: Any = "sessions", verb: Any = "prune", **asked: Any) -> Preview:
         """Plan a change of a kind."""
         return self.maintenance.plan(Wanted(what, verb, **asked))
 
-    def apply(self, planned: Planned, for_s: float = 60.0, **asked: Any) -> Applied:
+    def apply(self, planned: Preview, for_s: float = 60.0, **asked: Any) -> Applied:
         """Apply a plan that has something to do."""
         assert planned.plan is not None
         done = self.maintenance.apply(planned.plan, for_s, **asked)
@@ -131,10 +130,7 @@ def changing(home: Home, root: Path) -> Iterator[Changing]:
     with ExitStack() as stack:
         folder = StateFolder(home.db.path, root=root)
         ledger = stack.enter_context(Ledger(folder, clock=home.clock))
-        pins = stack.enter_context(Pins(folder))
         hooks = Hooks(group=None)
         hooks.register(told)
-        maintenance = Maintenance(
-            home.db, ledger, store=home.store, hooks=hooks, pins=pins, clock=home.clock
-        )
+        maintenance = Maintenance(home.db, ledger, store=home.store, hooks=hooks, clock=home.clock)
         yield Changing(home, ledger, maintenance, told, root)

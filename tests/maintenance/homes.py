@@ -19,7 +19,7 @@ from typing import Any
 from session_core import SessionDB, SessionEntry, SessionSource, SessionStore
 from session_core.alive import Alive, gather
 from session_core.maintenance.conversations import Conversations
-from session_core.maintenance.selection import Scene
+from session_core.maintenance.scene import Scene
 from session_core.settings import GatewayConfig, SessionResetPolicy
 from tests.homes import connect, hermes_database, own_database
 
@@ -369,7 +369,7 @@ def _left_over(home: Home) -> None:
     home.protected("rows", "routed")
     if home.db.row_images("session_model_usage", {}).columns:
         home.chosen("rows", "session_model_usage/gone")
-        home.chosen("rows", "session_model_usage/gone_lately")
+        home.protected("rows", "fresh")
         home.protected("rows", "routed")
     home.clock.now = NOW - 3 * DAY
     home.db.try_acquire_compression_lock("old", "somebody who died", 300)

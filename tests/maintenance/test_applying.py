@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from session_core.errors import Conflict, Denied, NotFound
+from session_core.maintenance import rerouting, run
 from session_core.maintenance.removal import Removal
 from tests.maintenance.changing import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
@@ -129,7 +131,7 @@ def test_a_branch_loses_its_parent_and_gets_it_back(changed: Changing) -> None:
 def test_a_pin_that_came_since_protects(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
-    changed.maintenance._pins.set({"old": True})
+    changed.ledger.pins.set({"old": True})
     done = changed.apply(planned)
     assert reasons(done) == {"old": "session old: it is pinned"}
 
@@ -277,6 +279,59 @@ def test_routes_beside_a_gateway_are_refused_with_what_to_stop(changed: Changing
     assert len(changed.home.store.entries()) == 1
 
 
+def test_rows_of_many_sessions_that_are_gone_go_in_few_steps_and_large_ones_in_several(
+    changed: Changing,
+) -> None:
+    for number in range(40):
+        changed.home.session(f"gone_{number}", 9, messages=1)
+    changed.home.session("large", 9, messages=0)
+    changed.home.clock.now = NOW - 9 * DAY
+    for number in range(6):
+        changed.home.db.append_message("large", "user", f"says {number} " + "x" * 40_000)
+    changed.home.clock.now = NOW
+    changed.home.sql("DELETE FROM sessions")
+    before = changed.everything()
+    done = changed.do("orphans")
+    assert (done.removed, done.skipped) == (41, ())
+    assert 2 < len(changed.ledger.steps(done.batch)) < 10
+    assert changed.everything()["rows"]["messages"] == []
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def test_a_session_that_is_there_again_keeps_its_rows(changed: Changing) -> None:
+    for name in ("first", "again", "last"):
+        changed.home.session(name, 9)
+    changed.home.sql("DELETE FROM sessions")
+    planned = changed.plan("orphans")
+    changed.home.db.create_session("again", "cli")
+    done = changed.apply(planned)
+    assert reasons(done) == {"messages/again": "its session is there again"}
+    assert done.removed == 2
+    assert len(changed.home.db.get_messages("again")) == 2
+
+
+def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        changed.home.route(str(number), "nobody", 40)
+    planned = changed.plan("routes")
+    monkeypatch.setattr(rerouting, "_AT_ONCE", 1)
+    monkeypatch.setattr(run, "_LOOK_AGAIN_S", -1.0)
+    with ExitStack() as stack:
+
+        def begin() -> bool:
+            stack.enter_context(live_gateway(changed.home))
+            return False
+
+        with pytest.raises(Denied, match="a gateway"):
+            changed.apply(planned, stop=begin)
+    assert len(changed.home.store.entries()) == 2
+    (changed.home.folder / "gateway.pid").unlink()
+    assert changed.apply(planned).removed == 3
+
+
 def test_a_route_goes_from_both_copies_and_comes_back_to_both(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     before = changed.everything()
@@ -371,3 +426,50 @@ def test_a_holder_that_came_since_protects_what_never_ended(
 def test_beside_another_holder_what_never_ended_is_finalized(beside: Changing) -> None:
     assert beside.do("sessions", "finalize", ids=("open",)).finalized == 1
     assert beside.home.db.get_session("open")["end_reason"] == "finalized"
+
+
+def _many(changed: Changing) -> list[str]:
+    """Add sessions of which a step takes a few at most."""
+    names = [f"s{number}" for number in range(8)]
+    with changed.home.db.transaction():
+        for name in names:
+            changed.home.session(name, 140, reason="idle", messages=0)
+            said = [
+                {"role": "user", "content": f"{n} {'x' * 2000}", "timestamp": NOW - 140 * DAY}
+                for n in range(12)
+            ]
+            changed.home.db.append_messages(name, said)
+    changed.home.clock.now = NOW
+    return names
+
+
+def test_what_changed_after_it_was_read_ahead_is_left(changed: Changing) -> None:
+    names = _many(changed)
+    planned = changed.plan()
+    said: list[str] = []
+
+    def say() -> bool:
+        if not said:
+            left = [name for name in names if name in changed.sessions()]
+            said.extend(left[:3])
+            for name in said:
+                changed.home.db.append_message(name, "user", "one more thing")
+        return False
+
+    done = changed.apply(planned, stop=say)
+    assert len(said) == 3
+    assert set(reasons(done)) == set(said)
+    assert changed.sessions() == set(said)
+    texts = [row["content"] for row in changed.home.db.get_messages(said[-1])]
+    assert texts[-1] == "one more thing"
+    assert len(texts) == 13
+
+
+def test_what_goes_over_many_steps_comes_back_as_it_was(changed: Changing) -> None:
+    names = _many(changed)
+    before = {name: changed.home.db.get_messages(name) for name in names}
+    done = changed.apply(changed.plan())
+    assert done.removed == len(names)
+    assert len(changed.ledger.steps(done.batch)) > 2
+    changed.maintenance.restore(done.batch)
+    assert {name: changed.home.db.get_messages(name) for name in names} == before

@@ -14,7 +14,7 @@ from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.pins import Pins
 from session_core.maintenance.answers import Restored
-from session_core.maintenance.edits import Edit, Edited, Edits
+from session_core.maintenance.edits import Edited
 from session_core.maintenance.maintenance import Maintenance
 from tests.homes import connect, hermes_database, own_database
 
@@ -24,18 +24,17 @@ KINDS = ("own", 16, 22, 30)
 class Desk:
     """A home of some kind whose sessions are edited."""
 
-    def __init__(self, db: SessionDB, ledger: Ledger, pins: Pins) -> None:
-        self.db, self.ledger, self.pins = db, ledger, pins
-        self.edits = Edits(db, ledger, pins, client="test")
+    def __init__(self, db: SessionDB, ledger: Ledger) -> None:
+        self.db, self.ledger, self.pins = db, ledger, ledger.pins
+        self.maintenance = Maintenance(db, ledger, client="test")
 
     def edit(self, session_id: str, **wanted: Any) -> Edited:
         """Edit a session."""
-        return self.edits.edit(session_id, Edit(**wanted))
+        return self.maintenance.edit(session_id, **wanted)
 
     def undo(self, edited: Edited) -> Restored:
         """Take an edit back."""
-        with Maintenance(self.db, self.ledger, pins=self.pins) as maintenance:
-            restored = maintenance.restore(str(edited.batch))
+        restored = self.maintenance.restore(str(edited.batch))
         assert isinstance(restored, Restored)
         return restored
 
@@ -51,8 +50,7 @@ def desk(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
         hermes_database(path, request.param)
     else:
         own_database(path)
-    folder = StateFolder(path)
-    with SessionDB(path) as db, Ledger(folder) as ledger, Pins(folder) as pins:
+    with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
         db.create_session("root", "cli")
         db.set_session_title("root", "Trip")
         db.end_session("root", "compression")
@@ -62,7 +60,9 @@ def desk(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
         db.end_session("left", "cli_close")
         db.create_session("other", "cli")
         db.set_session_title("other", "Work")
-        yield Desk(db, ledger, pins)
+        desk = Desk(db, ledger)
+        yield desk
+        desk.maintenance.close()
 
 
 def titles(desk: Desk) -> dict[str, Any]:

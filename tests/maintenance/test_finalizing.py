@@ -82,6 +82,18 @@ def test_a_chat_begins_afresh_where_that_is_asked_for(changed: Changing) -> None
     assert changed.everything() == before
 
 
+def test_a_chat_that_its_store_has_told_of_is_put_back_too(changed: Changing) -> None:
+    changed.home.session("chat", 2, source="telegram")
+    changed.home.route("1", "chat", 2)
+    changed.home.store.hooks = changed.maintenance._hooks
+    before = changed.everything()
+    done = changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    begun = changed.home.store.peek_session_id(KEY)
+    assert [call[:2] for call in changed.told.calls] == [("finalize", "chat"), ("reset", begun)]
+    assert changed.restore(done).unfit == ()
+    assert changed.everything() == before
+
+
 def test_a_chat_that_was_gone_on_with_keeps_its_new_session(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)

@@ -124,7 +124,8 @@ def test_after_a_crash_it_is_gone_on_with_and_taken_back(
             changed.apply(planned)
     changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
     done = changed.apply(planned)
-    assert (done.outcome, done.removed, done.skipped) == ("applied", planned.count, ())
+    things = planned.count - (what == "all")  # of which one is that the index is merged
+    assert (done.outcome, done.removed, done.skipped) == ("applied", things, ())
     assert changed.sessions() == set()
     assert changed.everything()["files"] == {}
     changed.restore(done)

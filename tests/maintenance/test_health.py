@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_core import SessionDB
+from session_core import Ledger, SessionDB, SessionStore, StateFolder
 from session_core.maintenance import health
 from session_core.maintenance.records import Found, Health
 from tests.homes import connect
@@ -16,7 +16,12 @@ from tests.maintenance.homes import NOW, Home, opened
 
 
 def examined(home: Home, **options: Any) -> Health:
-    return health.examine(home.db, home.store, NOW, **options)
+    return reported(home.db, home.store, **options)
+
+
+def reported(db: SessionDB, store: SessionStore | None = None, **options: Any) -> Health:
+    with Ledger(StateFolder(db.path)) as ledger:
+        return health.examine(db, ledger, store, NOW, **options)
 
 
 def found(report: Health) -> dict[str, Found]:
@@ -30,7 +35,7 @@ def test_each_finding_is_counted_as_it_is_stated(full: Home) -> None:
     counted = {code: each.count for code, each in found(examined(full)).items()}
     for noise in ("engine_fault", "large_index", "free_pages", "never_ended", "drifted_counters"):
         counted.pop(noise, None)
-    usage = {"orphaned_session_model_usage": 2}
+    usage = {"orphaned_session_model_usage": 1}
     assert counted == {
         "old_sessions": stated["sessions"],
         "ghosts": stated["ghosts"],
@@ -189,7 +194,7 @@ def test_an_empty_home_has_no_findings(home: Home) -> None:
 
 def test_a_home_that_is_not_there_is_reported_on(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "nowhere" / "state.db") as db:
-        report = health.examine(db, None, NOW)
+        report = reported(db)
     assert (report.sessions.total, report.growth_per_week) == (0, 0)
     assert not (tmp_path / "nowhere").exists()
 
@@ -201,7 +206,7 @@ def test_a_damaged_file_is_a_finding(home_path: Path) -> None:
     path = home_path / "state.db"
     path.write_bytes(b"this is no database, though it is long enough to be one" * 100)
     with SessionDB(path) as db:
-        report = health.examine(db, None, NOW, deep=True)
+        report = reported(db, deep=True)
     assert {each.code for each in report.findings} == {"unreadable"}
     assert report.sessions.total == 0
 

@@ -311,7 +311,7 @@ def test_an_import_that_was_cut_short_goes_on_where_it_was(
 ):  # fmt: skip
     if taken:
         fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
-    put, calls = fresh.db.put_images, iter(range(100))
+    put, calls = fresh.db.put_images, iter(range(10_000))
 
     def putting(images: Any) -> Any:
         if next(calls) == 2:
@@ -333,7 +333,7 @@ def test_an_import_that_was_cut_short_goes_on_where_it_was(
 def test_what_another_file_has_begun_is_not_gone_on_with(
     fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    put, calls = fresh.db.put_images, iter(range(100))
+    put, calls = fresh.db.put_images, iter(range(10_000))
 
     def putting(images: Any) -> Any:
         if next(calls) == 2:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from session_core import SessionFilter
 from session_core.alive import Alive, Company
+from session_core.errors import NotFound
 from session_core.maintenance import routes
 from session_core.maintenance.records import Wanted
 from tests.maintenance.homes import NOW, Home, opened
@@ -74,6 +76,42 @@ def test_named_ones_are_of_any_age(home: Home) -> None:
     key, _ = home.route("1", "nowhere", 0.1), home.route("2", "nowhere", 9)
     selected = routes.lost_routes(home.scene(), Wanted("routes", ids=(key,)))
     assert [route.id for route in selected.items] == [key]
+
+
+def test_a_name_that_no_route_has_is_told_what_may_be_meant(home: Home) -> None:
+    key = home.route("1", "nowhere", 9)
+    with pytest.raises(NotFound, match="there is no route of") as refused:
+        routes.lost_routes(home.scene(), Wanted("routes", ids=(key[:-1] + "2",)))
+    assert refused.value.nearest == (key,)
+
+
+def test_a_filter_is_true_of_the_session_else_of_the_route_itself(home: Home) -> None:
+    home.session("reset", 9, reason="session_reset", source="telegram", cwd="/srv/app")
+    stale = home.route("1", "reset", 9)
+    dangling = home.route("2", "nowhere", 9)
+    other = home.route("3", "nowhere", 9, platform="slack")
+    expected = {
+        SessionFilter(): {stale, dangling, other},
+        SessionFilter(source=("telegram",)): {stale, dangling},
+        SessionFilter(source=("slack",)): {other},
+        SessionFilter(project="/srv/app"): {stale},
+        SessionFilter(source=("telegram",), min_messages=1): {stale},
+    }
+    for where, keys in expected.items():
+        selected = routes.lost_routes(home.scene(), Wanted("routes", where=where))
+        assert {route.id for route in selected.items} == keys, where
+
+
+def test_those_of_a_folder_that_is_gone_are_chosen_by_the_same_filter(full: Home) -> None:
+    for where in (SessionFilter(project="/srv"), SessionFilter(source=("slack",))):
+        selected = routes.lost_routes(full.scene(), Wanted("routes", where=where))
+        assert "long_ago" not in {route.id for route in selected.items}
+
+
+def test_beside_a_gateway_those_of_a_folder_that_is_gone_stay_too(full: Home) -> None:
+    gateway = Alive(Company(NOW, gateway="a gateway (pid 7)"))
+    selected = routes.lost_routes(full.scene(gateway), Wanted("routes"))
+    assert (selected.items, set(selected.protected)) == ((), {"live"})
 
 
 def test_a_home_whose_routes_are_in_a_file_alone_is_looked_at_as_well(home_path) -> None:

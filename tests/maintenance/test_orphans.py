@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from session_core import SessionFilter
 from session_core.alive import Alive, Company
 from session_core.maintenance import orphans
 from session_core.maintenance.orphans import Names
 from session_core.maintenance.records import Wanted
 from session_core.presence import Lease
-from tests.maintenance.homes import NOW, Home, fill
+from tests.maintenance.homes import DAY, NOW, Home, fill
 
 ASKED = Wanted("orphans")
 GONE = "20260101_120000_abcdef01"
@@ -44,7 +45,7 @@ def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
 
 
 def test_links_that_lead_nowhere_or_in_a_circle_are_chosen(full: Home) -> None:
-    selected = orphans.broken_links(full.scene())
+    selected = orphans.broken_links(full.scene(), ASKED)
     assert {each.id for each in selected.items} == set(full.of("links").chosen)
     assert {each.left_behind for each in selected.items} == {("circle_a",), ("fatherless",)}
 
@@ -53,8 +54,38 @@ def test_a_link_of_a_session_at_work_stays(home: Home) -> None:
     home.session("s", 9)
     home.sql("UPDATE sessions SET parent_session_id = 's'")
     leased = Alive(Company(NOW, leases={"s": Lease("s", 7)}))
-    assert dict(orphans.broken_links(home.scene(leased)).protected) == {"live": 1}
-    assert [each.id for each in orphans.broken_links(home.scene()).items] == ["s"]
+    assert dict(orphans.broken_links(home.scene(leased), ASKED).protected) == {"live": 1}
+    assert [each.id for each in orphans.broken_links(home.scene(), ASKED).items] == ["s"]
+
+
+def test_rows_of_all_tables_wait_for_the_one_that_says_when_they_came(full: Home) -> None:
+    facts = full.db.health_facts()
+    lately = {
+        each.table: each.last_at for each in facts.orphans if each.session_id == "gone_lately"
+    }
+    selected = orphans.orphaned_rows(full.scene(), facts, ASKED)
+    assert lately["messages"] > NOW - DAY
+    assert set(lately.values()) - {lately["messages"]} <= {None}
+    assert not {rows.id for rows in selected.items if rows.session_id == "gone_lately"}
+
+
+def test_of_what_has_no_session_no_filter_is_true(full: Home) -> None:
+    scene, facts = full.scene(), full.db.health_facts()
+    asked = Wanted("orphans", where=SessionFilter(source=("slack",)))
+    assert orphans.orphaned_rows(scene, facts, asked).items == ()
+    assert orphans.dead_locks(scene, facts, asked).items == ()
+    assert orphans.broken_links(scene, asked).items == ()
+    assert orphans.orphaned_files(scene, full.store.sessions_dir, asked).items == ()
+
+
+def test_links_and_locks_are_those_of_the_sessions_that_a_filter_is_true_of(full: Home) -> None:
+    scene, facts = full.scene(), full.db.health_facts()
+    asked = Wanted("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
+    links = {each.id for each in orphans.broken_links(scene, asked).items}
+    assert links == set(full.of("links").chosen)
+    idle = Wanted("orphans", where=SessionFilter(end_reason="idle"))
+    assert [lock.session_id for lock in orphans.dead_locks(scene, facts, idle).items] == ["old"]
+    assert orphans.dead_locks(scene, facts, asked).items == ()
 
 
 # -- files ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from session_core.ledger.records import Member
 from session_core.maintenance.members import name_of, part_of
 from session_core.maintenance.records import Wanted
 from tests.maintenance.changing import Changing
-from tests.maintenance.homes import DAY, NOW
+from tests.maintenance.homes import BRANCH, DAY, NOW
 
 KINDS: dict[str, dict[str, Any]] = {
     "sessions": {},
@@ -34,7 +34,7 @@ def stated(changing: Changing, what: str) -> set[str]:
     if what == "all":
         parts = ("sessions", "ghosts", "routes", "orphans")
         found = {name for part in parts for name in stated(changing, part)}
-        return found - {"compression_locks/old"}  # it goes with its session
+        return found - {"compression_locks/old"} | {"index"}  # the lock goes with its session
     return set(home.of(what).chosen)
 
 
@@ -48,11 +48,12 @@ def test_exactly_what_is_stated_is_planned_and_changed_and_comes_back(
     assert set(map(named, plan.members)) == stated(restored, what)
     done = restored.apply(planned)
     assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
-    assert done.removed + done.finalized == planned.count
+    things = planned.count - (what == "all")  # the index is won back, and nothing is gone
+    assert done.removed + done.finalized == things
     assert restored.everything() != before
     back = restored.restore(done)
     assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
-    assert back.restored == planned.count
+    assert back.restored == things
     assert restored.everything() == before
     assert {each.code for each in restored.home.db.check_integrity(deep=True)} <= LEFT_OVER
 
@@ -115,9 +116,23 @@ def test_planning_changes_nothing(restored: Changing) -> None:
 def test_a_session_of_two_kinds_is_planned_once(changed: Changing) -> None:
     changed.home.session("old_ghost", 140, reason="idle", messages=0)
     planned = changed.plan("all")
-    assert planned.count == 1
+    assert [each.id for each in planned.items] == ["old_ghost", "index"]
     changed.apply(planned)
     assert changed.sessions() == set()
+
+
+def test_a_child_that_loses_its_parent_with_that_is_not_cut_off_as_well(
+    changed: Changing,
+) -> None:
+    changed.home.session("ghost", 9, reason="branched", messages=0)
+    changed.home.session("child", 8, begun=10, parent_session_id="ghost", config=BRANCH)
+    changed.home.sql("UPDATE sessions SET parent_session_id = 'child' WHERE id = 'ghost'")
+    assert [each.id for each in changed.plan("orphans").items] == ["child"]
+    planned = changed.plan("all")
+    assert {each.id for each in planned.items} >= {"ghost"}
+    done = changed.apply(planned)
+    assert done.skipped == ()
+    assert changed.home.db.get_session("child")["parent_session_id"] is None
 
 
 @pytest.mark.parametrize(

@@ -151,11 +151,14 @@ def test_a_restore_that_was_stopped_is_gone_on_with(changed: Changing) -> None:
     assert changed.everything() == before
 
 
-def test_a_restore_is_no_batch_that_is_restored(gone: Changing) -> None:
-    gone.restore(gone.do())
-    (undoing,) = [each for each in gone.ledger.batches().items if each.what == "restore"]
-    with pytest.raises(InvalidInput, match="itself a restore"):
-        gone.maintenance.restore(undoing.id)
+def test_what_was_put_back_is_removed_anew_and_its_batch_not_restored(gone: Changing) -> None:
+    done = gone.do()
+    gone.restore(done)
+    sql = "SELECT id FROM batches WHERE what = 'restore'"
+    undoing = gone.ledger._file.read(lambda rows: rows.value(sql))
+    with pytest.raises(InvalidInput, match="itself taken something back"):
+        gone.maintenance.restore(undoing)
+    assert gone.do().removed == done.removed
 
 
 def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None:

@@ -12,7 +12,7 @@ from session_core import SessionFilter
 from session_core.alive import Alive, Company
 from session_core.errors import InvalidInput, NotFound
 from session_core.maintenance import ghosts, selection
-from session_core.maintenance.records import REASONS, Chosen, Selection, Wanted
+from session_core.maintenance.records import WHY_PROTECTED, Chosen, Selection, Wanted
 from session_core.models import Holder
 from session_core.presence import Lease
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
@@ -46,7 +46,7 @@ def test_a_kind_chooses_what_is_stated_and_protects_the_rest(full: Home, kind: s
     selected = choose(full, kind)
     assert together(selected) == full.of(kind).chosen
     assert dict(selected.protected) == dict(full.of(kind).protected)
-    assert set(selected.protected) <= set(REASONS)
+    assert set(selected.protected) <= set(WHY_PROTECTED)
 
 
 # -- what it says --------------------------------------------------------------------------
@@ -116,6 +116,23 @@ def test_what_a_ghost_delegated_far_below_keeps_it(home: Home) -> None:
                  config=DELEGATE)  # fmt: skip
     home.session("went_on", 3, reason="cli_close", parent_session_id="worker")
     assert together(choose(home, "ghosts")) == {"worker": ("worker",)}
+
+
+def test_what_a_model_was_called_in_is_no_ghost(home: Home) -> None:
+    home.session("paid", 3, reason="cli_close", messages=0)
+    home.db.update_token_counts("paid", input_tokens=900, api_call_count=1)
+    home.session("ghost", 3, reason="cli_close", messages=0)
+    assert chosen(home, "ghosts") == {"ghost"}
+
+
+def test_a_session_with_two_chats_has_expired_when_it_has_for_both(home: Home) -> None:
+    home.session("shared", 0.5, source="slack")
+    home.route("1", "shared", 0.5, platform="slack")
+    second = home.route("2", "shared", 0.01, platform="slack")
+    assert chosen(home, "expired") == set()
+    home.store.remove({second: home.store.entries()[second]})
+    home.route("2", "shared", 0.4, platform="slack")
+    assert chosen(home, "expired") == {"shared"}
 
 
 # -- who else is there ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept
-from session_core.maintenance.trash import NO_UNDO, Cleared, Trash
+from session_core.maintenance.trash import NO_UNDO, Trash
 from tests.homes import own_database
 from tests.maintenance.homes import DAY, Clock
 
@@ -77,7 +77,8 @@ def test_a_plan_empties_exactly_what_it_names(trash: Trash, ledger: Ledger, cloc
     plan = trash.plan(1.5)
     clock.now += DAY * 0.9  # by now the third is as old
     done = trash.apply(str(plan.plan))
-    assert done == Cleared("applied", str(plan.plan), 2, plan.bytes.won_now, 0)
+    assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
+    assert (done.won, done.batch) == (plan.bytes.won_now, None)
     assert ids(trash) == before[:1]
     with pytest.raises(Conflict, match="cannot be undone any more"):
         ledger.undoable(before[2])
@@ -101,8 +102,14 @@ def test_an_age_of_nothing_is_all_of_it_and_gives_its_room_back(trash: Trash, le
 def test_a_plan_that_is_stopped_is_gone_on_with(trash: Trash):
     handle = planned(trash, 0)
     asked = iter([False, True])
-    half = trash.apply(handle, stop=lambda: next(asked))
+    told: list[tuple[int, int]] = []
+    half = trash.apply(
+        handle,
+        progress=lambda done: told.append((done.removed, done.remaining)),
+        stop=lambda: next(asked),
+    )
     assert (half.outcome, half.removed, half.remaining) == ("partial", 1, 2)
+    assert told == [(1, 2)]
     assert trash.apply(handle, for_s=0).outcome == "partial"
     assert trash.apply(handle).removed == COUNT
 
@@ -129,4 +136,4 @@ def test_what_was_emptied_is_in_the_log(trash: Trash, ledger: Ledger):
     done = trash.apply(handle)
     (line,) = ledger.audited().items
     assert (line.client, line.what, line.plan) == ("test", "prune trash", handle)
-    assert line.counts == {"removed": COUNT, "bytes": done.bytes}
+    assert line.counts == {"removed": COUNT, "bytes": done.won}

@@ -134,5 +134,26 @@ def fallback(system, job):
     return {"summaries": summaries, "ms": statistics.median(taken)}
 
 
+def keep_appending(system, job):
+    """Append until told to stop; return what was acknowledged, and what is there afterwards."""
+    system.load(job)
+    opened, taken = system(job).db, []
+    opened.create_session(_LIVE, "cli")
+    while not Path(job["stop"]).exists():
+        began = time.perf_counter()
+        opened.append_message(_LIVE, "user", content=f"said beside maintenance, {len(taken)}")
+        taken.append((time.perf_counter() - began) * 1000)
+        time.sleep(0.01)
+    there = [row["content"] for row in opened.get_messages(_LIVE)]
+    said = {f"said beside maintenance, {number}" for number in range(len(taken))}
+    opened.close()
+    lost = len(said.difference(there))
+    return {"appended": len(taken), "lost": lost, "slowest_ms": max(taken, default=0.0)}
+
+
+_LIVE = "bench-live"
+
+
 if __name__ == "__main__":
-    course.main(Hermes, {"create": create, "verify": verify, "fallback": fallback})
+    extra = {"create": create, "verify": verify, "fallback": fallback}
+    course.main(Hermes, extra | {"keep_appending": keep_appending})

@@ -1,0 +1,155 @@
+"""What a plan comes to have in it: whatever each kind chose, as members, each of them once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from session_core.ledger.records import Member
+from session_core.maintenance import ghosts, members, orphans, reclaim, routes, selection
+from session_core.maintenance.answers import Bytes
+from session_core.maintenance.findings import folder_of
+from session_core.maintenance.members import Part
+from session_core.maintenance.records import Chosen, Rows, Selection, Wanted, Why
+from session_core.maintenance.scene import Scene
+from session_core.models import Facts
+
+CHOOSERS: Mapping[str, tuple[Part, Callable[[Scene, Wanted], Selection[Chosen]]]] = {
+    "prune sessions": ("sessions", selection.old_sessions),
+    "prune ghosts": ("ghosts", ghosts.ghosts),
+    "finalize sessions": ("ended", selection.named),
+    "finalize expired": ("ended", selection.expired),
+    "finalize orphaned": ("ended", selection.orphaned),
+    "finalize abandoned": ("ended", selection.abandoned),
+}
+
+_TRASH_SHARE = 0.15
+"""About what the trash takes of what rows take in the database, with all indexes of them."""
+
+
+class Draft:
+    """What was chosen so far of a home as it is at one moment."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.members: dict[str, Member] = {}
+        self.titles: dict[str, str | None] = {}
+        self.protected: Counter[Why] = Counter()
+        self._sessions: set[str] = set()
+        self._left_behind: set[str] = set()
+        self._rows = 0
+        self._file_bytes = 0
+
+    def choose(self, wanted: Wanted) -> None:
+        """Choose what is asked for, of one kind."""
+        if wanted.kind in CHOOSERS:
+            self._choose_sessions(wanted)
+        elif wanted.what == "routes":
+            self._choose_routes(wanted)
+        elif wanted.what == "index":
+            self._choose_index()
+        else:
+            self._choose_orphans(wanted)
+
+    def bytes(self) -> Bytes:
+        """Return about what the trash takes, and what is won now and when that expires."""
+        scene = self._scene
+        rows = scene.bytes_of(self._rows, scene.db.sizes()) if self._rows else 0
+        trash = int(rows * _TRASH_SHARE) + self._file_bytes
+        return Bytes(trash, rows + self._file_bytes, trash)
+
+    def _add(self, part: Part, name: str, noted: Any, why: str, title: str | None = None) -> None:
+        member = members.member_of(part, name, noted, why)
+        if member.id not in self.members:
+            self.members[member.id] = member
+            self.titles[member.id] = title
+
+    def _choose_sessions(self, wanted: Wanted) -> None:
+        part, choose = CHOOSERS[wanted.kind]
+        selected = choose(self._scene, wanted)
+        for chosen in selected.items:
+            ids = {each.id for each in chosen.sessions}
+            if not ids.isdisjoint(self._sessions):
+                continue  # an old conversation that is empty is one of both kinds
+            self._sessions |= ids
+            self._left_behind.update(chosen.left_behind)
+            self._rows += chosen.rows
+            led = _chats(self._scene, chosen) if part == "ended" else {}
+            self._add(part, chosen.id, members.noted_of(chosen, led), chosen.why, chosen.title)
+        self.protected.update(selected.protected)
+
+    def _choose_routes(self, wanted: Wanted) -> None:
+        selected = routes.lost_routes(self._scene, wanted)
+        for route in selected.items:
+            name = f"{route.scope}/{route.id}" if route.scope else route.id
+            noted = {
+                "key": route.id,
+                "session": route.session_id,
+                "scope": route.scope,
+                "stored": route.stored if route.entry is None else route.entry.stored,
+            }
+            self._add("routes", name, noted, route.why, route.title)
+        self.protected.update(selected.protected)
+
+    def _choose_orphans(self, wanted: Wanted) -> None:
+        facts = self._scene.db.health_facts()
+        self._choose_rows("rows", orphans.orphaned_rows(self._scene, facts, wanted))
+        self._choose_locks(facts, wanted)
+        self._choose_links(wanted)
+        self._choose_files(wanted)
+
+    def _choose_rows(self, part: Part, selected: Selection[Rows]) -> None:
+        for rows in selected.items:
+            noted = {
+                "table": rows.table,
+                "column": rows.column,
+                "session": rows.session_id,
+                "rows": rows.rows,
+            }
+            self._add(part, rows.id, noted, rows.why)
+            self._rows += rows.rows if rows.table == "messages" else 0
+        self.protected.update(selected.protected)
+
+    def _choose_locks(self, facts: Facts, wanted: Wanted) -> None:
+        found = orphans.dead_locks(self._scene, facts, wanted)
+        with_theirs = self._sessions  # a lock goes with its session
+        left = tuple(each for each in found.items if each.session_id not in with_theirs)
+        self._choose_rows("locks", Selection(left, found.protected))
+
+    def _choose_links(self, wanted: Wanted) -> None:
+        selected = orphans.broken_links(self._scene, wanted)
+        for link in selected.items:
+            if link.id in self._sessions or link.id in self._left_behind:
+                continue  # it goes itself, or its parent does
+            parent = self._scene.conversations.stocks[link.id].parent_id
+            self._add("links", link.id, parent, link.why, link.title)
+        self.protected.update(selected.protected)
+
+    def _choose_files(self, wanted: Wanted) -> None:
+        folder = folder_of(self._scene.db, self._scene.store)
+        if folder is None:
+            return
+        selected = orphans.orphaned_files(self._scene, folder, wanted)
+        for file in selected.items:
+            noted = {"bytes": file.bytes, "modified_ns": file.modified_ns}
+            self._add("files", file.id, noted, file.why)
+            self._file_bytes += file.bytes
+        self.protected.update(selected.protected)
+
+    def _choose_index(self) -> None:
+        if self.members or reclaim.is_worth_it(self._scene.db.sizes()):
+            self._add("index", reclaim.INDEX, None, reclaim.WHY)
+
+
+def _chats(scene: Scene, chosen: Chosen) -> dict[str, str]:
+    """Return the chats of this store that are in a conversation, and in which of its sessions."""
+    conversation = scene.conversations.of(chosen.id)
+    if scene.store is None or conversation is None:
+        return {}
+    found: dict[str, str] = {}
+    for each in conversation.sessions:
+        for key in scene.alive.routes.get(each.id, ()):
+            if scene.store.peek_session_id(key) == each.id:
+                found[key] = each.id
+    return found

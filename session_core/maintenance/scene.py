@@ -1,0 +1,85 @@
+"""A home as it was at one moment, which every kind looks at, and which of it a filter is true of.
+
+A filter is judged by the tip of a conversation, which is its line in a list, `started_*` by its
+root. Of what belongs to a session that is not there nothing can be said: no filter is true of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from session_core.alive import Alive
+from session_core.errors import InvalidInput
+from session_core.maintenance.conversations import Conversation, Conversations
+from session_core.maintenance.records import Wanted
+from session_core.models import SessionFilter, Sizes, Stock
+from session_core.routing.store import SessionStore
+from session_core.state.contract import StateDatabase
+
+EVERYTHING = SessionFilter()
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What every kind looks at: a home as it was at one moment."""
+
+    db: StateDatabase
+    conversations: Conversations
+    alive: Alive
+    store: SessionStore | None = None
+
+    @property
+    def now(self) -> float:
+        """The moment."""
+        return self.alive.company.at
+
+    def cutoff(self, wanted: Wanted) -> float:
+        """Return before which time something has to have been active last.
+
+        Raises:
+            InvalidInput: that is no age.
+        """
+        days = wanted.age_days
+        if not 0 <= days < float("inf"):
+            raise InvalidInput(f"older_than_days is {days}; 0 or more")
+        return self.now - days * _DAY_S
+
+    def bytes_of(self, rows: int, sizes: Sizes | None) -> int:
+        """Return about what so many messages take, with all that the database keeps of them."""
+        total = sum(each.rows for each in self.conversations.stocks.values())
+        if sizes is None or not total:
+            return 0
+        return (sizes.db - sizes.free) * rows // total
+
+    def matching(self, where: SessionFilter) -> Iterable[Conversation]:
+        """Return the conversations that a filter is true of; without a status none in archive."""
+        rest = replace(
+            where, started_after=None, started_before=None, active_after=None, active_before=None
+        )
+        found: Iterable[Conversation] = self.conversations.all
+        if rest == EVERYTHING:
+            found = (each for each in found if not each.tip.archived)
+        else:
+            ids = set(self.db.find_sessions(rest))
+            found = (each for each in found if each.tip.id in ids)
+        return found if rest == where else (each for each in found if _is_within(each, where))
+
+    def allows(self, where: SessionFilter) -> Callable[[Stock], bool]:
+        """Return whether a filter is true of a session itself; without a status also in archive."""
+        if where == EVERYTHING:
+            return lambda _: True
+        ids = set(self.db.find_sessions(replace(where, status=where.status or "all")))
+        return lambda stock: stock.id in ids
+
+
+def _is_within(conversation: Conversation, where: SessionFilter) -> bool:
+    started, active = conversation.root.started_at, conversation.last_active_at
+    return (
+        (where.started_after is None or started >= where.started_after)
+        and (where.started_before is None or started < where.started_before)
+        and (where.active_after is None or active is None or active >= where.active_after)
+        and (where.active_before is None or active is None or active < where.active_before)
+    )

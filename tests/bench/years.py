@@ -1,0 +1,146 @@
+"""The home of the maintenance rows: years of sessions, of which the oldest fifth is to go.
+
+Sessions come in the order of their time, as ids of messages do; all of the oldest have ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from session_core import driver
+from tests.bench import build, shapes
+
+DAY_S = 86_400.0
+NOW = 1_790_000_000.0
+OLD_DAYS = 90
+"""So long ago the youngest of those was active that are to go."""
+
+_YEARS_S = 2 * 365 * DAY_S
+_RECENT_S = 80 * DAY_S
+_STORED_BY = ("schema.sql", "index.py", "indexing.sql")
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is in the home, and how many of its sessions are old."""
+
+    sessions: int
+    messages: int
+    old: int
+
+
+SIZES = {False: Size(50_000, 2_000_000, 10_000), True: Size(600, 9_000, 120)}
+"""The homes of a full run, and of a quick one."""
+
+
+@dataclass
+class Built:
+    """A home that stands."""
+
+    kind: str
+    db: str
+    sessions: int
+    messages: int
+    content_bytes: int
+    old: int
+    old_messages: int
+
+    @property
+    def name(self) -> str:
+        """What it is called in the table."""
+        return f"years {'hermes' if self.kind == 'hermes' else 'own'}"
+
+
+class Years(shapes.Home):
+    """Writes the sessions in the order of their time."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        super().__init__(shapes.Shape("years", size.sessions, 0))
+        self._links.pop(size.old, None)
+
+    @property
+    def old_messages(self) -> int:
+        """How many messages the old sessions have."""
+        return sum(self.lengths[: self.size.old])
+
+    @property
+    def ordinary(self) -> int:
+        """No session of a certain length is asked for here."""
+        return self.longest
+
+    def _lengths(self) -> list[int]:
+        """Return lengths as they are: half of them short, a few very long, so many in all."""
+        size, drawn = self.size, self._random
+        mean = size.messages / size.sessions
+        lengths = [1 + int(drawn.lognormvariate(0, 1.2) * mean / 2.2) for _ in range(size.sessions)]
+        short = size.messages - sum(lengths)
+        step = 1 if short > 0 else -1
+        while short:
+            at = drawn.randrange(size.sessions)
+            if lengths[at] + step > 0:
+                lengths[at] += step
+                short -= step
+        return lengths
+
+    def _hide(self) -> None:
+        """Nothing is looked for here."""
+
+    def _session(self, number: int, length: int) -> shapes.Session:
+        is_old = number < self.size.old
+        share = number / self.size.old if is_old else 0.0
+        began = NOW - _YEARS_S + share * (_YEARS_S - 2 * OLD_DAYS * DAY_S)
+        if not is_old:
+            among = self.size.sessions - self.size.old
+            began = NOW - _RECENT_S + (number - self.size.old) / among * (_RECENT_S - 2 * DAY_S)
+        step = self._random.uniform(5, 60)
+        messages = [self._message(number, at, began + step * at) for at in range(length)]
+        row = self._row(number, began, messages)
+        if is_old and row["ended_at"] is None:
+            row |= {"ended_at": messages[-1]["timestamp"] + 60, "end_reason": "cli_close"}
+        return shapes.Session(row, messages)
+
+
+def home(folder: Path, size: Size, kind: str) -> Built:
+    """Return the home of this size and kind below `folder`; build it where it is not there."""
+    name = f"years-{size.sessions}-{kind}"
+    place = folder / f"{name}-{_fingerprint(size, kind)}"
+    told = place / "bench.json"
+    if told.exists():
+        return Built(**json.loads(told.read_text(encoding="utf-8")))
+    for outdated in folder.glob(f"{name}-*"):
+        shutil.rmtree(outdated)
+    place.mkdir(parents=True)
+    content = Years(size)
+    fill = build.fill_hermes if kind == "hermes" else build.fill_own
+    counted = fill(place / "state.db", content)
+    built = Built(
+        kind=kind,
+        db=str(place / "state.db"),
+        sessions=size.sessions,
+        messages=counted.messages,
+        content_bytes=counted.content_bytes,
+        old=size.old,
+        old_messages=content.old_messages,
+    )
+    told.write_text(json.dumps(asdict(built)), encoding="utf-8")
+    return built
+
+
+def _fingerprint(size: Size, kind: str) -> str:
+    sources = [_HERE / name for name in _SOURCES]
+    if kind == "own":
+        library = Path(driver.__file__).parent / "state" / "sqlite"
+        sources += [library / name for name in _STORED_BY]
+    digest = hashlib.sha256(repr(size).encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+_SOURCES = ("words.txt", "questions.txt", "text.py", "shapes.py", "build.py", "years.py")

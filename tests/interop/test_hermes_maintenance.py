@@ -1,0 +1,183 @@
+"""What each kind of plan chooses in homes that the real Hermes made, states, and then checks.
+
+The whole home is one as people have them, the damaged one also has what goes wrong in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core.models import SessionFilter
+from tests.interop import hermes
+from tests.interop.hermes import Hermes
+from tests.interop.maintained import KINDS, Made, maintained, maker, named, snapshot, together
+from tests.maintenance.changing import Changing
+from tests.maintenance.homes import DAY
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """Make a home once for all tests of it."""
+    return maker(tmp_path_factory.mktemp("made"))
+
+
+NEWEST = "0.19.0"
+ESSENTIALS = ("all", "abandoned", "orphaned", "expired")
+CASES = [
+    (version, damaged, kind)
+    for version in hermes.VERSIONS
+    for damaged in (False, True)
+    for kind in KINDS
+    if version == NEWEST or (damaged and kind in ESSENTIALS)
+]
+"""All on homes of the newest version, what covers the most on damaged ones of the others."""
+
+
+@dataclass
+class Applied:
+    """A home of which a kind was applied, what is gone from it, and how it is taken back."""
+
+    made: Made
+    home: Path
+    kind: str
+    folder: Path
+    before: dict[str, Any]
+    batch: str
+    sessions: tuple[set[str], set[str]]
+    """Those that were, and those that are."""
+
+    @property
+    def gone(self) -> set[str]:
+        """The sessions that are gone."""
+        return self.sessions[0] - self.sessions[1]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: "-".join(map(str, case)))
+def applied(make, request, tmp_path) -> Applied:
+    """A home to which a plan of each kind was applied; nobody has it open."""
+    version, damaged, kind = request.param
+    made: Made = make(version, damaged)
+    home = snapshot(made.home, tmp_path / "home")
+    with maintained(home, made.at, tmp_path / "kept") as changed:
+        before, sessions = changed.everything(), changed.sessions()
+        planned = changed.plan(kind, KINDS[kind])
+        members = changed.ledger.plan(planned.plan).members
+        assert {named(each): together(each) for each in members} == made.chosen(kind)
+        if kind != "all":
+            assert planned.protected == made.protected(kind)
+        done = changed.apply(planned)
+        assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
+        left = sessions, changed.sessions()
+    return Applied(made, home, kind, tmp_path, before, done.batch, left)
+
+
+def test_what_is_stated_goes_hermes_is_content_and_it_comes_back(applied: Applied) -> None:
+    """One test for all of it: making a home and applying to it takes longer than any look."""
+    _check_what_went(applied)
+    with Hermes(applied.made.version, snapshot(applied.home, applied.folder / "checked")) as it:
+        _check_that_it_opens_and_lists(it, applied)
+        _check_that_it_searches_and_resumes(it, applied)
+        _check_its_routes(it, applied)
+        _check_that_it_prunes(it, applied)
+    with maintained(applied.home, applied.made.at, applied.folder / "kept") as changed:
+        back = changed.maintenance.restore(applied.batch)
+        assert (back.outcome, back.unfit, back.remaining) == ("applied", (), 0)
+        now, before = changed.everything(), applied.before
+        if applied.kind == "routes":  # who writes the mirror sweeps what a killed writer has left
+            del before["files"][".sessions_abc.tmp"]
+        assert now == before
+        codes = {each.code for each in changed.home.db.check_integrity(deep=True)}
+        assert codes <= ({"orphaned_messages", "orphaned_rows", "broken_parents"})
+
+
+def _check_what_went(applied: Applied) -> None:
+    """Exactly the sessions that are stated are gone; where they are only ended, none is."""
+    chosen = {part: applied.made.chosen(part) for part in ("sessions", "ghosts")}
+    parts = ("sessions", "ghosts") if applied.kind == "all" else (applied.kind,)
+    assert applied.gone == {
+        each for part in parts for ids in chosen.get(part, {}).values() for each in ids
+    }
+
+
+def _check_that_it_opens_and_lists(it: Hermes, applied: Applied) -> None:
+    assert it.sql("PRAGMA integrity_check") == [["ok"]]
+    listed = {row["id"] for row in it.call("list_sessions_rich", limit=1000)}
+    assert listed
+    assert not listed & applied.gone
+    assert set(it.each("get_session", applied.gone).values()) <= {None}
+    ended = {row[0] for row in it.sql("SELECT id FROM sessions WHERE end_reason = ?", _REASON)}
+    if applied.kind == "abandoned":
+        together = applied.made.chosen("abandoned").values()
+        assert ended == {each for ids in together for each in ids}
+
+
+_REASON = "abandoned"
+
+
+def _check_that_it_searches_and_resumes(it: Hermes, applied: Applied) -> None:
+    it.sql("INSERT INTO messages_fts(messages_fts) VALUES ('integrity-check')")
+    found = {row["session_id"] for row in it.call("search_messages", "waltz", limit=1000)}
+    with_it = it.sql("SELECT DISTINCT session_id FROM messages WHERE content LIKE '%waltz%'")
+    assert found
+    assert found <= {row[0] for row in with_it} & applied.sessions[1]
+    for method in ("resolve_resume_session_id", "get_compression_tip", "get_session_title",
+                   "get_messages", "get_messages_as_conversation"):  # fmt: skip
+        answers = it.each(method, sorted(applied.sessions[1]))
+        assert not [each for each in answers.values() if isinstance(each, hermes.Refused)]
+        if method in ("resolve_resume_session_id", "get_compression_tip"):
+            assert set(answers.values()) <= applied.sessions[1]
+
+
+def _check_its_routes(it: Hermes, applied: Applied) -> None:
+    """What it loads is what it would have loaded before, but for what went."""
+    with Hermes(it.version, snapshot(applied.made.home, applied.folder / "before")) as earlier:
+        before = earlier.job("store_open")
+    gone = set(applied.made.chosen("routes")) if applied.kind in ("routes", "all") else set()
+    now = it.job("store_open")
+    if applied.kind == "expired" and it.version != "0.17.0":
+        gone = {applied.made.stated["chats"]["idle"]}  # the start of theirs drops what has ended
+    assert now == {key: entry for key, entry in before.items() if key not in gone}
+
+
+_MARKED = ("fork_2", "job_2", "chain_1_helper")
+"""Branches and delegates: theirs ends them as if they continued something, ours does not."""
+
+
+def _check_that_it_prunes(it: Hermes, applied: Applied) -> None:
+    old = it.call("prune_sessions", older_than_days=90)
+    assert isinstance(old, int)
+    if it.has("finalize_orphaned_compression_sessions"):
+        left = it.call("finalize_orphaned_compression_sessions")
+        assert left == len(_MARKED) or applied.kind != "orphaned"
+    if it.has("prune_empty_ghost_sessions") and applied.kind in ("ghosts", "all"):
+        assert it.call("prune_empty_ghost_sessions") == 0  # which failed on a child before
+    assert it.sql("PRAGMA integrity_check") == [["ok"]]
+
+
+# -- which of them ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.17.0", NEWEST])
+def test_each_filter_chooses_what_is_stated(make, version: str, tmp_path) -> None:
+    made = make(version, damaged=True)
+    with made.copied(tmp_path) as changed:
+        chosen = {name: _chosen(changed, where) for name, (where, _) in _filters(made)}
+    assert chosen == {name: {stated} for name, (_, stated) in _filters(made)}
+
+
+def _filters(made: Made) -> list[tuple[str, Any]]:
+    return list(made.stated["filters"].items())
+
+
+def _chosen(changed: Changing, where: dict[str, Any]) -> set[str]:
+    at = changed.home.clock.now
+    days = {name: at - value * DAY for name, value in where.items() if name in _TIMES}
+    planned = changed.plan(where=SessionFilter(**{**where, **days}))
+    return {named(each) for each in changed.ledger.plan(planned.plan).members}
+
+
+_TIMES = ("started_before", "started_after", "active_before", "active_after")

@@ -1,0 +1,263 @@
+"""Maintenance while a real gateway store lives in another process, with its routes in memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core.errors import Denied
+from tests.interop.hermes import Hermes
+from tests.interop.maintained import Made, maintained, maker, named, snapshot
+from tests.maintenance.changing import Changing
+
+SECONDS = 1.5
+
+_MAINTAINER = """
+import sys
+from pathlib import Path
+from tests.interop.maintained import maintained
+home, at, root, plan = sys.argv[1:]
+with maintained(Path(home), float(at), Path(root)) as changed:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    done = changed.maintenance.apply(plan)
+    print(done.outcome, done.removed, len(done.skipped), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """Make a home once for all tests of it."""
+    return maker(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(params=("0.17.0", "0.19.0"))
+def made(make, request) -> Made:
+    """A damaged home whose routes are in a file alone, and one with a table; nobody opens it."""
+    found: Made = make(request.param, damaged=True)
+    return found
+
+
+@pytest.fixture
+def home(made: Made, tmp_path) -> Path:
+    """A copy of it."""
+    return snapshot(made.home, tmp_path / "home")
+
+
+@pytest.fixture
+def changed(made: Made, home: Path, tmp_path) -> Iterator[Changing]:
+    """The copy, maintained."""
+    with maintained(home, made.at, tmp_path / "kept") as found:
+        yield found
+
+
+@pytest.fixture
+def live(changed: Changing, made: Made, home: Path) -> Iterator[Hermes]:
+    """The gateway of that home, at work."""
+    with gateway(made.version, home) as running:
+        yield running
+
+
+@contextmanager
+def gateway(version: str, home: Path) -> Iterator[Hermes]:
+    """A process that holds the routes of a home, and says so as a gateway does."""
+    with Hermes(version, home, "hermes", "gateway", "run") as running:
+        running.job("store_open")
+        running.job("gateway_begins")
+        yield running
+
+
+def members(changed: Changing, planned: Any) -> set[str]:
+    found = changed.ledger.plan(planned.plan).members if planned.plan else ()
+    return {named(each) for each in found}
+
+
+def left(done: Any) -> dict[str, str]:
+    return {each.id: each.why for each in done.skipped}
+
+
+LATELY = {"old_ended_now", "old_for_nothing"}
+"""What is old and ended within a week."""
+
+UNENDED = {"chief"}
+"""What is old and delegated to somebody who never ended."""
+
+
+# -- what is refused -------------------------------------------------------------------------
+
+
+def test_routes_are_refused_as_long_as_it_lives_and_stay_away_once_it_is_gone(
+    changed: Changing, made: Made, home: Path
+) -> None:
+    planned = changed.plan("routes")
+    with gateway(made.version, home) as live:
+        before = live.job("store_entries")
+        with pytest.raises(Denied, match=r"a gateway .*stop it"):
+            changed.maintenance.apply(planned.plan)
+        again = changed.plan("routes")
+        assert (again.outcome, again.plan) == ("nothing", None)
+        assert set(again.protected) == {"live"}
+        assert live.job("store_entries") == before
+    done = changed.apply(planned)
+    assert set(left(done).values()) <= {"it is not there any more", "its chat was used since"}
+    if done.skipped:
+        changed.do("routes")
+    with Hermes(made.version, home) as later:
+        assert not set(later.job("store_open")) & set(made.chosen("routes"))
+        later.job("arrive", source=_chat("talking", "slack"))
+        assert not set(later.job("store_open")) & set(made.chosen("routes"))
+
+
+def _chat(name: str, platform: str) -> dict[str, Any]:
+    return {"platform": platform, "chat_id": f"chat-{name}", "chat_type": "dm", "user_id": name}
+
+
+def test_no_chat_begins_afresh_beside_it(changed: Changing, live: Hermes) -> None:
+    before = live.job("store_entries")
+    session_id = changed.home.session("mine_to_end", 20)
+    planned = changed.plan("sessions", "finalize", ids=(session_id,), start_new=True)
+    assert any("stop it" in each for each in planned.warnings)
+    with pytest.raises(Denied, match="a gateway"):
+        changed.maintenance.apply(planned.plan)
+    assert live.call("get_session", session_id)["ended_at"] is None
+    assert live.job("store_entries") == before
+
+
+def test_the_sessions_of_its_chats_are_left_to_it(
+    changed: Changing, made: Made, live: Hermes
+) -> None:
+    entries = live.job("store_entries")
+    led = {entry["session_id"] for entry in entries.values()}
+    for what, verb in (("sessions", "prune"), ("ghosts", "prune"), ("abandoned", "finalize"),
+                       ("orphaned", "finalize"), ("expired", "finalize")):  # fmt: skip
+        assert not members(changed, changed.plan(what, verb)) & led, what
+    there = [each for each in led if changed.home.db.get_session(each) is not None]
+    for verb in ("prune", "finalize"):
+        planned = changed.plan("sessions", verb, ids=tuple(there))
+        assert (planned.outcome, set(planned.protected)) == ("nothing", {"live"})
+
+
+def test_what_never_ended_is_ended_at_most_and_what_ended_waits_a_week(
+    changed: Changing, made: Made, live: Hermes
+) -> None:
+    planned = changed.plan()
+    led = {entry["session_id"] for entry in live.job("store_entries").values()}
+    dropped = {
+        session_id
+        for name in ("old_chat", "waiting")  # some versions drop their routes at the start
+        if (session_id := made.stated["led"][name]) not in led
+        if live.call("get_session", session_id)["ended_at"] is not None
+    }
+    expected = set(made.chosen("sessions")) - LATELY - UNENDED
+    assert members(changed, planned) == expected | dropped
+    assert planned.protected["ended lately"] == len(LATELY)
+    assert planned.protected["never ended"] == len(UNENDED)
+    assert any("has the database open" in each for each in planned.warnings)
+    done = changed.do("abandoned", "finalize")
+    assert (done.outcome, done.skipped) == ("applied", ())
+    assert live.call("get_session", "left_long")["end_reason"] == "abandoned"
+    again = changed.plan(ids=("left_long",))
+    assert (again.outcome, dict(again.protected)) == ("nothing", {"ended lately": 1})
+
+
+# -- what comes alive ------------------------------------------------------------------------
+
+
+def test_what_comes_alive_between_plan_and_apply_is_left_and_said(
+    changed: Changing, made: Made, live: Hermes
+) -> None:
+    planned = changed.plan()
+    chosen = members(changed, planned)
+    live.call("append_message", "old", "user", "one more waltz")
+    live.call("reopen_session", "old_titled")
+    live.call("create_session", "sprout", "cli", parent_session_id="stem")
+    live.job("store_call", method="switch_session", args=[_key(made, "silent"), "long_3"])
+    woken = {"old", "old_titled", "stem", "long_1"}
+    if live.has("try_acquire_compression_lock"):
+        live.call("try_acquire_compression_lock", "old_drifted", "theirs", 600)
+        woken.add("old_drifted")
+    done = changed.apply(planned)
+    assert set(left(done)) == woken
+    assert done.removed == len(chosen - woken)
+    assert live.call("get_session", "sprout")["parent_session_id"] == "stem"
+    together = {each for name in woken for each in made.chosen("sessions")[name]}
+    assert together <= changed.sessions()
+    for session_id in sorted(together):
+        assert live.call("get_messages", session_id)
+
+
+def _key(made: Made, name: str) -> str:
+    return str(made.stated["chats"][name])
+
+
+# -- what is written meanwhile ---------------------------------------------------------------
+
+
+def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
+    changed: Changing, made: Made, live: Hermes
+) -> None:
+    before = live.job("store_entries")
+    (talking,) = (e["session_id"] for k, e in before.items() if k == _key(made, "talking"))
+    ids: list[int] = []
+    job = {"session_id": talking, "seconds": SECONDS, "pause": 0.002}
+    said = threading.Thread(target=lambda: ids.extend(live.job("append", **job)))
+    said.start()
+    while said.is_alive():
+        done = [changed.do(what) for what in ("sessions", "orphans")]
+        for each in reversed(done):
+            back = changed.restore(each)
+            assert (back.outcome, back.unfit) == ("applied", ())
+    said.join()
+    gone = members(changed, changed.plan())
+    changed.do("sessions")
+    assert len(ids) > 20
+    stored = [row["id"] for row in changed.home.db.get_messages(talking)]
+    assert set(ids) <= set(stored)
+    live.job("store_call", method="suspend_session", args=[_key(made, "talking")])
+    after = live.job("store_entries")
+    assert {k: e["session_id"] for k, e in after.items()} == {
+        k: e["session_id"] for k, e in before.items()
+    }
+    assert gone
+    assert not gone & changed.sessions()
+    assert live.sql("PRAGMA integrity_check") == [["ok"]]
+
+
+def test_two_maintainers_in_processes_of_their_own_do_each_thing_once(
+    changed: Changing, made: Made, live: Hermes, home: Path
+) -> None:
+    before = changed.everything()
+    planned = changed.plan()
+    command = [
+        sys.executable,
+        "-c",
+        _MAINTAINER,
+        home,
+        made.stated["at"],
+        changed.root,
+        planned.plan,
+    ]
+    children = [
+        subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    assert {child.stdout.readline() for child in children if child.stdout} == {"ready\n"}
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+    answers = [child.communicate(timeout=60)[0] for child in children]
+    assert answers == [f"applied {planned.count} 0\n"] * 2
+    assert not changed.sessions() & members(changed, planned)
+    batch = changed.ledger.plan(planned.plan).batch
+    assert changed.maintenance.restore(batch).unfit == ()
+    assert changed.everything() == before

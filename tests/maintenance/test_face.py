@@ -1,0 +1,208 @@
+"""What a server is built on: whatever is asked and answered by `Maintenance` itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Compressor, SessionFilter
+from session_core.errors import Conflict
+from session_core.ledger import journal
+from session_core.maintenance.answers import Applied, Preview
+from session_core.maintenance.async_maintenance import AsyncMaintenance
+from session_core.maintenance.records import Wanted
+from tests.maintenance.changing import Changing
+
+
+class _Killed(BaseException):
+    """The process is gone here."""
+
+
+def fill(changed: Changing) -> None:
+    """Add what each kind of plan has something to do with."""
+    for number in range(3):
+        changed.home.session(f"old_{number}", 140, reason="idle")
+        changed.home.db.set_session_title(f"old_{number}", f"Trip {number}")
+    changed.home.session("open", 140)
+    changed.home.session("ghost", 140, messages=0)
+    changed.home.session("new", 1, reason="idle")
+    changed.home.route("1", "nobody", 40)
+
+
+ASKED = {
+    "prune sessions": Wanted("sessions"),
+    "prune routes": Wanted("routes"),
+    "prune all": Wanted("all"),
+    "prune index": Wanted("index"),
+    "prune trash": Wanted("trash", older_than_days=0),
+    "finalize abandoned": Wanted("abandoned", "finalize"),
+}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_plan_can_be_looked_at_again_by_its_handle(changed: Changing, kind: str) -> None:
+    fill(changed)
+    if kind == "prune trash":
+        changed.maintenance.edit("new", title="Work")
+    planned = changed.maintenance.plan(ASKED[kind])
+    assert planned.items
+    assert changed.maintenance.planned(handle(planned)) == planned
+    done = changed.maintenance.apply(handle(planned))
+    assert isinstance(done, Applied)
+    assert (done.outcome, done.plan) == ("applied", planned.plan)
+    assert changed.maintenance.planned(handle(planned)) == planned
+
+
+def handle(planned: Preview) -> str:
+    assert planned.plan is not None
+    return planned.plan
+
+
+def test_a_plan_that_was_declined_is_not_applied(changed: Changing) -> None:
+    fill(changed)
+    planned = changed.plan()
+    changed.maintenance.decline(handle(planned))
+    with pytest.raises(Conflict, match="closed"):
+        changed.apply(planned)
+    assert "old_0" in changed.sessions()
+
+
+# -- all of it, and the room that it took ------------------------------------------------------
+
+
+def large(changed: Changing) -> None:
+    """Add a session that takes most of the file."""
+    changed.home.session("large", 140, messages=0)
+    for _ in range(20):
+        changed.home.db.append_message("large", "user", "x" * 100_000, timestamp=1_700_000_000.0)
+    changed.home.db.end_session("large", "idle")
+
+
+def test_all_wins_back_the_room_of_what_is_gone(changed: Changing) -> None:
+    large(changed)
+    fill(changed)
+    before = changed.everything()
+    size = changed.home.db.sizes().db
+    done = changed.do("all")
+    assert (done.outcome, done.skipped, done.remaining) == ("applied", (), 0)
+    assert changed.home.db.sizes().free == 0
+    assert changed.home.db.sizes().db < size / 2
+    assert done.won > 100_000
+    assert changed.restore(done).restored == done.removed
+    assert changed.everything() == before
+
+
+def test_all_is_gone_on_with_where_only_the_room_is_left(changed: Changing) -> None:
+    large(changed)
+    planned = changed.plan("all")
+    half = changed.apply(planned, stop=lambda: not changed.sessions())
+    assert (half.outcome, half.removed, half.remaining, half.won) == ("partial", 1, 1, 0)
+    done = changed.apply(planned)
+    assert (done.outcome, done.remaining, done.won > 100_000) == ("applied", 0, True)
+    assert changed.apply(planned) == done
+
+
+def test_all_of_nothing_is_nothing(changed: Changing) -> None:
+    changed.home.session("new", 1)
+    changed.do("index")
+    assert changed.plan("all").outcome == "nothing"
+
+
+# -- taking back -------------------------------------------------------------------------------
+
+
+def test_what_was_put_back_is_no_batch_of_its_own(changed: Changing) -> None:
+    fill(changed)
+    done = changed.do()
+    changed.restore(done)
+    (batch,) = changed.maintenance.batches().items
+    assert (batch.id, batch.undone_at is not None) == (done.batch, True)
+    assert [each.what for each in changed.maintenance.log().items] == [
+        f"restore {done.batch}",
+        "prune sessions",
+    ]
+
+
+def test_the_hooks_are_told_also_where_somebody_else_comes_first_after_a_crash(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed.home.session("s", 10, messages=30)
+    changed.home.session("other", 10, messages=30)
+    with Compressor(changed.home.db, changed.ledger, store=changed.home.store) as compressor:
+        batch = compressor.compress("other", keep_last=2).batch
+        planned = changed.plan("sessions", "finalize", ids=("s",))
+
+        def die(*_: object, **__: object) -> None:
+            raise _Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr("session_core.maintenance.finalize.tell", die)
+            patch.setattr(journal.Journal, "done", die)
+            with pytest.raises(_Killed):
+                changed.apply(planned)
+        changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+        compressor.undo(batch)
+    assert changed.told.calls == []
+    assert changed.apply(planned).finalized == 1
+    assert changed.told.calls == [("finalize", "s", "finalized")]
+
+
+# -- edits, exports and imports ----------------------------------------------------------------
+
+
+def test_an_edit_is_at_once_and_taken_back(changed: Changing) -> None:
+    fill(changed)
+    before = changed.everything()
+    edited = changed.maintenance.edit("new", title="Work", archived=True)
+    assert (edited.session.title, edited.session.status) == ("Work", "archived")
+    changed.maintenance.restore(str(edited.batch))
+    assert changed.everything() == before
+
+
+def test_what_is_pinned_is_protected_and_shown_without_a_column(restored: Changing) -> None:
+    sessions = restored.plan().items
+    pinned = sessions[0].id
+    edited = restored.maintenance.edit(pinned, pinned=True)
+    stated = restored.home.of("sessions").protected["pinned"]
+    assert restored.plan().protected["pinned"] == stated + 1
+    listed = restored.home.db.list_sessions(SessionFilter(status="all"), limit=100).items
+    shown = restored.ledger.pins.shown(listed)
+    assert [each.pinned for each in shown if each.root_id == pinned] == [True]
+    restored.maintenance.restore(str(edited.batch))
+
+
+def test_what_was_exported_is_imported(changed: Changing, tmp_path: Path) -> None:
+    fill(changed)
+    before = changed.everything()
+    file, told = tmp_path / "out.jsonl", list[tuple[int, int]]()
+    out = changed.maintenance.export(file, ["old_0"], progress=lambda *done: told.append(done))
+    assert (out.sessions, told) == (1, [(0, 1)])
+    changed.home.db.delete_sessions(["old_0"])
+    assert changed.maintenance.import_(file).sessions == 1
+    assert changed.everything() == before
+
+
+def test_an_export_is_given_to_a_function_as_it_comes(changed: Changing) -> None:
+    fill(changed)
+    parts: list[bytes] = []
+    out = changed.maintenance.export(parts.append, ["old_0"], form="markdown")
+    text = b"".join(parts)
+    assert text.startswith(b"# Trip 0\n")
+    assert out.bytes == len(text)
+
+
+@pytest.mark.anyio
+async def test_coroutines_edit_export_and_import(changed: Changing, tmp_path: Path) -> None:
+    fill(changed)
+    maintenance = AsyncMaintenance(changed.maintenance)
+    file: Any = tmp_path / "out.jsonl"
+    edited = await maintenance.edit("new", title="Work")
+    assert (await maintenance.batches()).items[0].id == edited.batch
+    assert (await maintenance.export(file)).sessions == 6
+    assert len((await maintenance.import_(file)).skipped) == 6
+    planned = await maintenance.plan(Wanted("sessions"))
+    assert (await maintenance.planned(str(planned.plan))) == planned
+    await maintenance.decline(str(planned.plan))
+    assert [each.what for each in (await maintenance.log()).items] == ["import", "export", "edit"]
