@@ -1,70 +1,11 @@
 """The session core: an agent's sessions, read and changed without losing any.
 
-Settings, compression and maintenance are imported when they are first asked for, since who only
-wants to read a session should not pay for them.
+Each name is imported when it is first asked for, since who only wants to read a session should not
+pay for the rest: a server answers its first request before it has opened anything.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from session_core.context import (
-    child_env,
-    current_session_id,
-    get_session_env,
-    session_context,
-    set_current_session_id,
-)
-from session_core.driver import Driver
-from session_core.driver import choose as choose_sqlite
-from session_core.driver import describe as describe_sqlite
-from session_core.errors import (
-    Busy,
-    Changed,
-    Conflict,
-    Corrupt,
-    Denied,
-    InvalidInput,
-    NotFound,
-    SessionError,
-    StorageError,
-    StorageFull,
-    TitleTaken,
-    Unsupported,
-)
-from session_core.home import Home, find_home, profiles
-from session_core.hooks import Hooks, hookimpl
-from session_core.keys import Platform, SessionSource, build_session_key
-from session_core.lifecycle.agent_cache import AgentCache
-from session_core.lifecycle.expiry import ExpiryWatcher
-from session_core.lifecycle.replies import normalize_empty_agent_response
-from session_core.lifecycle.run import Run
-from session_core.lifecycle.runtime import Reply, SessionRuntime
-from session_core.models import (
-    Appended,
-    AppendedMany,
-    Changes,
-    Event,
-    Finding,
-    Hit,
-    Holder,
-    MessageRow,
-    Page,
-    Revision,
-    Rewound,
-    SearchResult,
-    SessionFilter,
-    SessionRow,
-    SessionSummary,
-    Sizes,
-    Window,
-)
-from session_core.presence import Gateway, Lease, gateway, holders, leases
-from session_core.routing.async_store import AsyncSessionStore
-from session_core.routing.entries import SessionEntry
-from session_core.routing.store import SessionStore
-from session_core.state.async_db import AsyncSessionDB
-from session_core.state.contract import StateDatabase
-from session_core.state.sqlite.db import SessionDB
 
 if TYPE_CHECKING:
     from session_core.compression.async_compressor import AsyncCompressor
@@ -80,9 +21,41 @@ if TYPE_CHECKING:
         UndoPlanned,
     )
     from session_core.compression.retention import Retention
+    from session_core.context import (
+        child_env,
+        current_session_id,
+        get_session_env,
+        session_context,
+        set_current_session_id,
+    )
+    from session_core.driver import Driver
+    from session_core.driver import choose as choose_sqlite
+    from session_core.driver import describe as describe_sqlite
+    from session_core.errors import (
+        Busy,
+        Changed,
+        Conflict,
+        Corrupt,
+        Denied,
+        InvalidInput,
+        NotFound,
+        SessionError,
+        StorageError,
+        StorageFull,
+        TitleTaken,
+        Unsupported,
+    )
+    from session_core.home import Home, find_home, profiles
+    from session_core.hooks import Hooks, hookimpl
+    from session_core.keys import Platform, SessionSource, build_session_key
     from session_core.ledger.folder import StateFolder
     from session_core.ledger.ledger import Ledger
     from session_core.ledger.records import Audited, Batch
+    from session_core.lifecycle.agent_cache import AgentCache
+    from session_core.lifecycle.expiry import ExpiryWatcher
+    from session_core.lifecycle.replies import normalize_empty_agent_response
+    from session_core.lifecycle.run import Run
+    from session_core.lifecycle.runtime import Reply, SessionRuntime
     from session_core.maintenance.answers import Applied, Preview, Restored
     from session_core.maintenance.async_maintenance import AsyncMaintenance
     from session_core.maintenance.edits import Edited
@@ -90,7 +63,34 @@ if TYPE_CHECKING:
     from session_core.maintenance.imported import Imported
     from session_core.maintenance.maintenance import Maintenance
     from session_core.maintenance.records import WHY_PROTECTED, Health, Wanted
+    from session_core.models import (
+        Appended,
+        AppendedMany,
+        Changes,
+        Event,
+        Finding,
+        Hit,
+        Holder,
+        MessageRow,
+        Page,
+        Revision,
+        Rewound,
+        SearchResult,
+        SessionFilter,
+        SessionRow,
+        SessionSummary,
+        Sizes,
+        Window,
+    )
+    from session_core.presence import Gateway, Lease, gateway, holders, leases
+    from session_core.routing.async_store import AsyncSessionStore
+    from session_core.routing.entries import SessionEntry
+    from session_core.routing.store import SessionStore
     from session_core.settings import GatewayConfig, SessionResetPolicy
+    from session_core.state.async_db import AsyncSessionDB
+    from session_core.state.content import plain_text
+    from session_core.state.contract import StateDatabase
+    from session_core.state.sqlite.db import SessionDB
 
 __all__ = [
     "WHY_PROTECTED",
@@ -180,34 +180,107 @@ __all__ = [
     "hookimpl",
     "leases",
     "normalize_empty_agent_response",
+    "plain_text",
     "profiles",
     "session_context",
     "set_current_session_id",
 ]
 
-
-_LATER = {
-    **dict.fromkeys(("GatewayConfig", "SessionResetPolicy"), "settings"),
-    **dict.fromkeys(("Brief", "Compressed", "NotCompressed", "Planned"), "compression.records"),
-    **dict.fromkeys(("Request", "Undone", "UndoPlanned"), "compression.records"),
-    **dict.fromkeys(("Applied", "Preview", "Restored"), "maintenance.answers"),
-    **dict.fromkeys(("Audited", "Batch"), "ledger.records"),
-    **dict.fromkeys(("Health", "WHY_PROTECTED", "Wanted"), "maintenance.records"),
-    "AsyncCompressor": "compression.async_compressor",
-    "AsyncMaintenance": "maintenance.async_maintenance",
-    "Compressor": "compression.compressor",
-    "Edited": "maintenance.edits",
-    "Exported": "maintenance.exporting",
-    "Imported": "maintenance.imported",
-    "Ledger": "ledger.ledger",
-    "Limits": "compression.boundaries",
-    "Maintenance": "maintenance.maintenance",
-    "Retention": "compression.retention",
-    "StateFolder": "ledger.folder",
+_MODULES: dict[str, tuple[str, ...]] = {
+    "compression.async_compressor": ("AsyncCompressor",),
+    "compression.boundaries": ("Limits",),
+    "compression.compressor": ("Compressor",),
+    "compression.records": (
+        "Brief",
+        "Compressed",
+        "NotCompressed",
+        "Planned",
+        "Request",
+        "UndoPlanned",
+        "Undone",
+    ),
+    "compression.retention": ("Retention",),
+    "context": (
+        "child_env",
+        "current_session_id",
+        "get_session_env",
+        "session_context",
+        "set_current_session_id",
+    ),
+    "driver": ("Driver",),
+    "errors": (
+        "Busy",
+        "Changed",
+        "Conflict",
+        "Corrupt",
+        "Denied",
+        "InvalidInput",
+        "NotFound",
+        "SessionError",
+        "StorageError",
+        "StorageFull",
+        "TitleTaken",
+        "Unsupported",
+    ),
+    "home": ("Home", "find_home", "profiles"),
+    "hooks": ("Hooks", "hookimpl"),
+    "keys": ("Platform", "SessionSource", "build_session_key"),
+    "ledger.folder": ("StateFolder",),
+    "ledger.ledger": ("Ledger",),
+    "ledger.records": ("Audited", "Batch"),
+    "lifecycle.agent_cache": ("AgentCache",),
+    "lifecycle.expiry": ("ExpiryWatcher",),
+    "lifecycle.replies": ("normalize_empty_agent_response",),
+    "lifecycle.run": ("Run",),
+    "lifecycle.runtime": ("Reply", "SessionRuntime"),
+    "maintenance.answers": ("Applied", "Preview", "Restored"),
+    "maintenance.async_maintenance": ("AsyncMaintenance",),
+    "maintenance.edits": ("Edited",),
+    "maintenance.exporting": ("Exported",),
+    "maintenance.imported": ("Imported",),
+    "maintenance.maintenance": ("Maintenance",),
+    "maintenance.records": ("Health", "WHY_PROTECTED", "Wanted"),
+    "models": (
+        "Appended",
+        "AppendedMany",
+        "Changes",
+        "Event",
+        "Finding",
+        "Hit",
+        "Holder",
+        "MessageRow",
+        "Page",
+        "Revision",
+        "Rewound",
+        "SearchResult",
+        "SessionFilter",
+        "SessionRow",
+        "SessionSummary",
+        "Sizes",
+        "Window",
+    ),
+    "presence": ("Gateway", "Lease", "gateway", "holders", "leases"),
+    "routing.async_store": ("AsyncSessionStore",),
+    "routing.entries": ("SessionEntry",),
+    "routing.store": ("SessionStore",),
+    "settings": ("GatewayConfig", "SessionResetPolicy"),
+    "state.async_db": ("AsyncSessionDB",),
+    "state.content": ("plain_text",),
+    "state.contract": ("StateDatabase",),
+    "state.sqlite.db": ("SessionDB",),
 }
+_OTHERWISE_NAMED = {
+    "choose_sqlite": ("driver", "choose"),
+    "describe_sqlite": ("driver", "describe"),
+}
+_LATER = {
+    name: (module, name) for module, names in _MODULES.items() for name in names
+} | _OTHERWISE_NAMED
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"session_core.{_LATER[name]}"), name)
+    module, there = _LATER[name]
+    found = globals()[name] = getattr(import_module(f"session_core.{module}"), there)
+    return found

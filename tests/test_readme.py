@@ -91,6 +91,6 @@ def test_the_commands_install_what_there_is():
     assert to_try.strip().endswith(".venv/bin/mcp-sessions demo")
     assert metadata.entry_points(group="console_scripts", name="mcp-sessions")
     assert "--editable '.[dev]'" in to_test
-    assert to_test.strip().endswith("-m pytest")
+    assert to_test.strip().endswith("-m pytest -n 2")
     needed = metadata.requires("mcp-sessions") or []
     assert any(re.match(r"pytest\b(?!-).*extra == .dev", one) for one in needed)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mcp_serve.cli import sample
+from mcp_serve.cli.driver import choose_driver
 from mcp_serve.cli.screen import Screen, ago
 from session_core import (
     Driver,
@@ -24,8 +25,6 @@ from session_core import (
     SearchResult,
     SessionDB,
     SessionSummary,
-    Unsupported,
-    choose_sqlite,
     find_home,
 )
 
@@ -63,14 +62,6 @@ def run(options: argparse.Namespace) -> int:
             screen.line()
             screen.whole(f"The sample home stays in {folder}")
     return 0
-
-
-def choose_driver() -> Driver:
-    """Take the bundled SQLite where it is installed, else the standard one."""
-    try:
-        return choose_sqlite("bundled")
-    except Unsupported:
-        return choose_sqlite("standard")
 
 
 @contextmanager

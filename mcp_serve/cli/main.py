@@ -13,11 +13,14 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
+from mcp_serve.cli.options import of_homes
 from session_core import Busy, Conflict, NotFound, SessionError
 
 DONE, FAILED, USAGE, UNKNOWN_ID, BUSY, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 VERBS = {
+    "doctor": ("mcp_serve.cli.doctor", "say what is served, and its token"),
+    "serve": ("mcp_serve.cli.serve", "serve the sessions to an MCP client"),
     "demo": ("mcp_serve.cli.demo", "build a sample home, then list, read and search it"),
 }
 """Each verb with its module, and what it does."""
@@ -62,6 +65,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     )
     version = metadata.version("mcp-sessions")
     parser.add_argument("--version", action="version", version=f"mcp-sessions {version}")
+    of_homes(parser, before=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, (module, does) in VERBS.items():
         verb = verbs.add_parser(name, help=does, description=does.capitalize() + ".")

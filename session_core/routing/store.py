@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from session_core.errors import Conflict, InvalidInput, SessionError
-from session_core.routing import policies
+from session_core.routing import policies, states
 from session_core.routing.deciding import check_is_key
 from session_core.routing.entries import SessionEntry
 from session_core.routing.interruptions import Interruptions
 from session_core.routing.owed import owed_by
+from session_core.routing.states import RouteState
 
 if TYPE_CHECKING:
     import os
@@ -82,6 +83,10 @@ class SessionStore(Interruptions):
             return found
         now, seconds = self._now(), 60 * active_minutes
         return [entry for entry in found if policies.used_within(entry, seconds, now)]
+
+    def state_of(self, entry: SessionEntry) -> RouteState:
+        """Return the state of a route: `stale` and `dangling` are those that lead nowhere."""
+        return states.state_of(self, entry)
 
     # -- marks -------------------------------------------------------------------------------
 

@@ -1,0 +1,25 @@
+"""Which home a verb is about: options that stand before or after it."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
+    """Add them to a verb, or `before` all verbs: there they have their defaults."""
+    nothing = argparse.SUPPRESS
+    parser.add_argument(
+        "--home", default=None if before else nothing, help="the folder of the home"
+    )
+    parser.add_argument(
+        "--profile",
+        action="append",
+        default=[] if before else nothing,
+        help="a profile of it; may be repeated",
+    )
+    parser.add_argument(
+        "--all-profiles",
+        action="store_true",
+        default=False if before else nothing,
+        help="the home and all its profiles",
+    )

@@ -1,0 +1,100 @@
+"""`mcp-sessions serve`: the MCP server, on standard input and output or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from typing import TYPE_CHECKING, Any
+
+from mcp_serve.cli.options import of_homes
+from mcp_serve.served import Options, Served
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    of_homes(parser)
+    parser.add_argument("--read-only", action="store_true", help="leave out what changes data")
+    parser.add_argument(
+        "--confirm",
+        choices=("ask", "never"),
+        default="ask",
+        help="whether the human is asked before a plan is applied, where the client can ask",
+    )
+    parser.add_argument("--no-redact", action="store_true", help="let secrets through")
+    http = parser.add_argument_group("HTTP")
+    http.add_argument("--http", action="store_true", help="serve /mcp and /sse instead")
+    http.add_argument("--host", default="127.0.0.1", help="the address (127.0.0.1)")
+    http.add_argument("--port", type=int, default=8765, help="the port (8765); 0 takes a free one")
+    http.add_argument("--allow-host", action="append", default=[], help="a name it is called by")
+    http.add_argument("--allow-origin", action="append", default=[], help="a page that may call")
+    http.add_argument("--no-token", action="store_true", help="want no token; on loopback alone")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the input ends, or the process is told to."""
+    served = Served(
+        Options(
+            home=options.home,
+            profiles=options.profile,
+            all_profiles=options.all_profiles,
+            read_only=options.read_only,
+            redact=not options.no_redact,
+            confirm=options.confirm == "ask",
+            before=_choose_driver,
+        )
+    )
+    _log_without_secrets()
+    try:
+        if options.http:
+            _serve_http(served, options)
+        else:
+            _server(served).run("stdio")
+    finally:
+        served.close()
+    return 0
+
+
+def _log_without_secrets() -> None:
+    """Let what goes wrong be said on stderr, without what must not leave a transcript."""
+    import logging  # noqa: PLC0415 -- the SDK brings it
+
+    class Redacting(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            from mcp_serve.redaction import redact  # noqa: PLC0415 -- where something goes wrong
+
+            return redact(super().format(record))
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(Redacting("%(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def _choose_driver() -> None:
+    from mcp_serve.cli.driver import choose_driver  # noqa: PLC0415 -- behind the first answer
+
+    choose_driver()
+
+
+def _serve_http(served: Served, options: argparse.Namespace) -> None:
+    from mcp_serve import http, sdk  # noqa: PLC0415 -- not for a server on standard input
+    from mcp_serve.token import token_of  # noqa: PLC0415
+
+    token = None if options.no_token else token_of(served.path() / "state.db")
+    door = http.Door.of(options.host, options.allow_host, options.allow_origin, token)
+    listening = http.listen(options.host, options.port)
+    server = _server(served)
+    http.serve(http.app(server, door), listening, options.host, sdk.closing_streams(server))
+
+
+def _server(served: Served) -> MCPServer[Any]:
+    # What is imported here lives as long as the process; a collection would walk all of it.
+    gc.disable()
+    from mcp_serve import server  # noqa: PLC0415 -- the SDK; what is wrong is said before it
+
+    made = server.create(served)
+    gc.freeze()
+    gc.enable()
+    return made

@@ -1,0 +1,84 @@
+"""Completions: ids and titles of sessions, sources, session keys and projects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from anyio import to_thread
+from mcp.types import Completion
+
+from mcp_serve import rows
+from mcp_serve.homes import Home
+from mcp_serve.served import Served
+from session_core import SessionFilter
+
+_MOST = 100
+_LOOKED_AT = 200
+
+
+class Completions:
+    """Completes arguments of prompts and templates by their name."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    async def of(self, argument: str, typed: str) -> Completion:
+        """Return what begins with, or contains, what was typed; the newest first."""
+        find = _BY_ARGUMENT.get(argument)
+        if find is None:
+            return Completion(values=[])
+        return await to_thread.run_sync(self._found, find, typed)
+
+    def _found(self, find: Callable[[Home, str], Iterator[str]], typed: str) -> Completion:
+        home = self._served.home()
+        found = list(dict.fromkeys(find(home, typed)))
+        low = typed.casefold()
+        found.sort(key=lambda value: not value.casefold().startswith(low))
+        return Completion(values=found[:_MOST], total=len(found), has_more=len(found) > _MOST)
+
+
+def _sessions(home: Home, typed: str) -> Iterator[str]:
+    low = typed.casefold()
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
+        if each.title and low in each.title.casefold():
+            yield rows.one_line(home, each.title) or ""
+        if each.id.casefold().startswith(low):
+            yield each.id
+    full = home.db.resolve_session_id(typed)
+    if full is not None:
+        yield full
+
+
+def _ids(home: Home, typed: str) -> Iterator[str]:
+    low = typed.casefold()
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
+        if each.id.casefold().startswith(low):
+            yield each.id
+
+
+def _keys(home: Home, typed: str) -> Iterator[str]:
+    low = typed.casefold()
+    return (key for key in home.store.entries() if low in key.casefold())
+
+
+def _sources(home: Home, typed: str) -> Iterator[str]:
+    low = typed.casefold()
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
+        if low in each.source.casefold():
+            yield rows.one_line(home, each.source) or ""
+
+
+def _projects(home: Home, typed: str) -> Iterator[str]:
+    low = typed.casefold()
+    for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
+        if each.project and low in each.project.casefold():
+            yield rows.one_line(home, each.project, 1000) or ""
+
+
+_BY_ARGUMENT: dict[str, Callable[[Home, str], Iterator[str]]] = {
+    "session": _sessions,
+    "session_id": _ids,
+    "session_key": _keys,
+    "source": _sources,
+    "project": _projects,
+}

@@ -1,0 +1,76 @@
+"""The question to the human before a plan is applied, where the client can ask one.
+
+It is a pure function of the stored plan, since a client of the newer era is asked in several
+rounds; the plan is looked up before, so that nobody agrees to one that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from anyio import to_thread
+from mcp.server.mcpserver import Context, Elicit
+from mcp.types import ClientCapabilities
+from pydantic import BaseModel, Field
+
+from mcp_serve import rows
+from mcp_serve.homes import Home
+from mcp_serve.served import Served
+from session_core import Preview
+
+Answer = Literal["agreed", "declined", "cancelled"]
+
+_EXAMPLES = 5
+
+
+class Consent(BaseModel):
+    """What the human answers."""
+
+    agree: bool = Field(default=True, title="Do exactly this")
+
+
+def asking(served: Served) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
+    """Return what asks before a plan of these homes is applied."""
+
+    async def ask(
+        context: Context, plan: str | None, profile: str | None
+    ) -> Consent | Elicit[Consent]:
+        if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
+            return Consent()
+        home = served.home(profile)
+        question = await to_thread.run_sync(_question, home, plan)
+        return Consent() if question is None else Elicit(question, Consent)
+
+    return ask
+
+
+def can_ask(capabilities: ClientCapabilities | None) -> bool:
+    """Whether a client shows its human a form."""
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def answer_of(outcome: Any) -> Answer:
+    """Return what the human has answered."""
+    if outcome.action == "accept":
+        return "agreed" if outcome.data.agree else "declined"
+    return "declined" if outcome.action == "decline" else "cancelled"
+
+
+def _question(home: Home, plan: str) -> str | None:
+    """Return what is asked; None where the plan was begun already, since then that was agreed."""
+    if home.ledger.plan(plan).state != "planned":
+        return None
+    kind = home.ledger.plan(plan).kind
+    return _words(home, kind, home.maintenance.planned(plan))
+
+
+def _words(home: Home, kind: str, found: Preview) -> str:
+    examples = [
+        f"- {rows.one_line(home, each.title) or each.id}: {each.why}"
+        for each in found.items[:_EXAMPLES]
+    ]
+    more = [f"- and {found.count - _EXAMPLES:,} more"] if found.count > _EXAMPLES else []
+    warned = [f"Note: {warning}" for warning in found.warnings]
+    return "\n".join([f"{kind.capitalize()}: {found.count:,}?", *examples, *more, *warned])

@@ -1,0 +1,95 @@
+"""Cursors: where a list goes on, with the query that it belongs to, so that one is passed alone.
+
+One is no secret and no proof. What it carries is validated like the arguments of a call.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import json
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from session_core import InvalidInput
+
+FREE = frozenset({"limit", "detail", "max_chars", "timeout_s", "cursor"})
+"""What may differ from page to page."""
+
+_MOST = 32_768
+_PARTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query that is asked: its arguments, the moment from which its ages count, its place."""
+
+    tool: str
+    query: Mapping[str, Any]
+    now: float
+    place: Any = None
+
+    def at(self, place: Any) -> str | None:
+        """Return the cursor of another place; None where there is none."""
+        if place is None:
+            return None
+        kept = {name: value for name, value in self.query.items() if name not in FREE}
+        parts = [self.tool, _digest(self.tool, kept, self.now, place), kept, self.now, place]
+        text = json.dumps(parts, separators=(",", ":"))
+        return urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+
+
+def opened(tool: str, cursor: str) -> Asked:
+    """Return the query that a cursor goes on with.
+
+    Raises:
+        InvalidInput: it is none, or that of another tool.
+    """
+    parts = _parts(cursor)
+    if parts is None:
+        raise InvalidInput("malformed cursor; pass next_cursor of the page before as it is")
+    of, digest, query, now, place = parts
+    if of != tool:
+        raise InvalidInput(f"a cursor of {of!r:.40}; pass it to that, or call {tool} without one")
+    if digest != _digest(of, query, now, place):
+        raise InvalidInput("malformed cursor; pass next_cursor of the page before as it is")
+    return Asked(tool, query, now, place)
+
+
+def check_same(asked: Asked, given: Mapping[str, Any]) -> None:
+    """Refuse what was passed beside a cursor and is not what it was made with.
+
+    Raises:
+        InvalidInput: it is not.
+    """
+    for name, value in given.items():
+        if name not in FREE and value != asked.query.get(name):
+            raise InvalidInput(
+                f"{name} is not that of the cursor; pass the cursor alone, "
+                "or call without it to ask anew"
+            )
+
+
+def _parts(cursor: str) -> tuple[str, str, dict[str, Any], float, Any] | None:
+    if len(cursor) > _MOST:
+        return None
+    try:
+        packed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        parts = json.loads(zlib.decompressobj().decompress(packed, _MOST))
+    except (ValueError, binascii.Error, zlib.error, RecursionError):
+        return None
+    if not isinstance(parts, list) or len(parts) != _PARTS:
+        return None
+    tool, digest, query, now, place = parts
+    texts = isinstance(tool, str) and isinstance(digest, str)
+    if not (texts and isinstance(query, dict) and isinstance(now, (int, float))):
+        return None
+    return tool, digest, query, now, place
+
+
+def _digest(tool: str, query: Any, now: float, place: Any) -> str:
+    text = json.dumps([tool, query, now, place], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,29 @@
+"""What others have said, made harmless where it stands in one line.
+
+Texts of messages are quoted by JSON itself and stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = re.compile(
+    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+"""What turns the direction of text around, or cannot be seen at all."""
+
+_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def plain(text: str) -> str:
+    """Return text as one line without control and bidirectional characters.
+
+    What joins emoji (U+200D) is hidden too and taken out with the rest: a title is no worse for it.
+    Secrets are looked for behind this, since a hidden sign in one would hide it too.
+    """
+    return " ".join(_BREAKS.sub(" ", _HIDDEN.sub("", text)).split())
+
+
+def shorten(text: str, most: int = 200) -> str:
+    """Return a text, cut where it is long."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -1,0 +1,182 @@
+"""Resources: the answers of the reading tools under an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from anyio import to_thread
+from mcp import MCPError
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
+
+from mcp_serve import budget, cursors, rows, wrong
+from mcp_serve.calls import Caller
+from mcp_serve.cursors import Asked
+from mcp_serve.feed import Place
+from mcp_serve.homes import Home
+from mcp_serve.served import Served
+from mcp_serve.tools import reading, routes, stats
+from mcp_serve.tools.spec import Spec
+from session_core import InvalidInput, NotFound, SessionError
+
+MIME = "application/json"
+STATS, ROUTES = "sessions://stats", "sessions://routes"
+
+_LIST = "resources/list"
+_NEWEST = 50
+_PAGE = 25
+_EVENTS = 500
+_LISTED = {"session_started", "session_ended", "title_changed"}
+
+
+def address_of_session(session_id: str) -> str:
+    """Return the address of a session."""
+    return f"session://{quote(session_id, safe='')}"
+
+
+def address_of_route(session_key: str) -> str:
+    """Return the address of a route."""
+    return f"route://{quote(session_key, safe='')}"
+
+
+class Resources:
+    """The resources of what is served."""
+
+    def __init__(self, served: Served, caller: Caller) -> None:
+        self._served = served
+        self._caller = caller
+        self._heard: dict[str, Place] = {}
+
+    def register(self, server: MCPServer[Any]) -> None:
+        """Add the templates, and the fixed resources as templates without a gap."""
+        add = server.resource
+        add("session://{session_id}", name="session", mime_type=MIME)(self._session)
+        address = "session://{session_id}/messages{?cursor,profile}"
+        add(address, name="messages", mime_type=MIME)(self._messages)
+        add("route://{session_key}", name="route", mime_type=MIME)(self._route)
+        fixed = {STATS: ("stats", self._stats), ROUTES: ("routes", self._routes)}
+        for uri, (name, read) in fixed.items():
+            add(uri, name=name, title=f"Session {name}", mime_type=MIME)(read)
+
+    async def page(self, cursor: str | None) -> ListResourcesResult:
+        """Return a page of the newest conversations; the fixed ones are on the last.
+
+        Raises:
+            MCPError: the cursor is none of ours.
+        """
+        try:
+            listed, following = await to_thread.run_sync(self._page, cursor)
+        except SessionError as error:
+            raise MCPError(INVALID_PARAMS, wrong.explain(error) or "invalid cursor") from error
+        return ListResourcesResult(resources=listed, next_cursor=following)
+
+    def _page(self, cursor: str | None) -> tuple[list[Resource], str | None]:
+        home = self._served.home()
+        asked = Asked(_LIST, {}, 0.0) if cursor is None else cursors.opened(_LIST, cursor)
+        done, place = (0, None) if asked.place is None else asked.place
+        page = home.db.list_sessions(limit=min(_PAGE, _NEWEST - done), cursor=place)
+        done += len(page.items)
+        more = page.next_cursor is not None and done < _NEWEST
+        listed = [_listed(home, each) for each in page.items]
+        return listed, asked.at([done, page.next_cursor]) if more else None
+
+    async def changes(self) -> tuple[list[str], bool]:
+        """Return the addresses of what has changed since it was asked, and whether lists have."""
+        return await to_thread.run_sync(self._changes)
+
+    def _changes(self) -> tuple[list[str], bool]:
+        touched: list[str] = []
+        kinds: set[str] = set()
+        for name in self._served.names:
+            home = self._served.home(name)
+            try:
+                place = self._heard.get(name) or home.feed.begin(None)
+                heard = home.feed.since(place, _EVENTS)
+            except SessionError:
+                continue  # a home that cannot be read just now is looked at again
+            self._heard[name] = heard.place
+            for event in heard.events:
+                kinds.add(event["type"])
+                touched += _touched(event)
+        return touched, bool(kinds & _LISTED)
+
+    async def _session(self, session_id: str) -> str:
+        def read(home: Home) -> dict[str, Any]:
+            return reading.session_row(home, session_id)
+
+        return budget.render(await self._anywhere(read))
+
+    async def _messages(self, session_id: str, cursor: str = "", profile: str = "") -> str:
+        given = {"session": session_id, "cursor": cursor or None, "profile": profile or None}
+        return await self._answer(reading.SPEC, given)
+
+    async def _route(self, session_key: str) -> str:
+        def read(home: Home) -> dict[str, Any]:
+            entry = None if session_key.startswith("_") else home.store.get(session_key)
+            if entry is None:
+                raise NotFound(f"no route {session_key!r:.100}; call routes_list for keys")
+            return routes.row(home, entry, home.store.state_of(entry))
+
+        return budget.render(await self._anywhere(read))
+
+    async def _stats(self) -> str:
+        return await self._answer(stats.SPEC, {})
+
+    async def _routes(self) -> str:
+        return await self._answer(routes.SPEC, {})
+
+    async def _answer(self, spec: Spec, given: dict[str, Any]) -> str:
+        """Return what a tool answers, which is what the resource says."""
+        try:
+            arguments = spec.arguments.read(given).model_dump_one_level()
+            return budget.render(await self._caller.ask(spec, arguments))
+        except Exception as error:
+            raise _refusal(error) from error
+
+    async def _anywhere(self, read: Any) -> dict[str, Any]:
+        """Return what the first home has that has it."""
+
+        def look() -> dict[str, Any]:
+            *others, last = self._served.names
+            for name in others:
+                try:
+                    return dict(read(self._served.home(name)))
+                except NotFound:
+                    continue
+            return dict(read(self._served.home(last)))
+
+        try:
+            return await to_thread.run_sync(look)
+        except Exception as error:
+            raise _refusal(error) from error
+
+
+def _listed(home: Home, found: Any) -> Resource:
+    name = rows.one_line(home, found.title) or home.redact_cut(found.preview) or found.id
+    return Resource(uri=address_of_session(found.id), name=name, mime_type=MIME)
+
+
+def _refusal(error: Exception) -> Exception:
+    """Return the error of the protocol for one of ours."""
+    said = wrong.explain(error)
+    if said is None:
+        return error
+    if isinstance(error, NotFound):
+        return ResourceNotFoundError(said)
+    if isinstance(error, (InvalidInput, ValueError)):
+        return MCPError(INVALID_PARAMS, said)
+    return ResourceError(said)
+
+
+def _touched(event: dict[str, Any]) -> Iterator[str]:
+    """Yield the addresses of what an event changes."""
+    session = address_of_session(event["session_id"])
+    yield session
+    yield f"{session}/messages"
+    yield STATS
+    if "session_key" in event:
+        yield address_of_route(event["session_key"])
+        yield ROUTES

@@ -1,0 +1,123 @@
+"""How the values of the library are said: a list row, a message, a hit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp_serve.answers import said
+from mcp_serve.quoting import plain, shorten
+from mcp_serve.times import iso
+from session_core import Hit, MessageRow, SessionSummary, plain_text
+
+if TYPE_CHECKING:
+    from mcp_serve.homes import Home
+
+_CALL_CHARACTERS = 120
+_TOOL_CHARACTERS = 200
+
+
+def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> dict[str, Any]:
+    """Return a list row: one conversation; `pins` are those that no column has."""
+    return {
+        "id": found.id,
+        **said(root_id=None if found.root_id == found.id else found.root_id),
+        "title": one_line(home, found.title),
+        "preview": home.redact_cut(plain(found.preview)),
+        "source": one_line(home, found.source) or "",
+        "status": found.status,
+        "started_at": iso(found.started_at),
+        "last_active_at": iso(found.last_active_at),
+        **said(ended_at=iso(found.ended_at), end_reason=one_line(home, found.end_reason)),
+        "messages": found.messages,
+        **said(project=one_line(home, found.project, 1000)),
+        "pinned": found.pinned or found.id in pins,
+        **said(profile=home.profile),
+    }
+
+
+def one_line(home: Home, text: str | None, most: int = 200) -> str | None:
+    """Return what somebody has written that stands in one line: no secret, no hidden sign."""
+    return None if text is None else shorten(home.redact(plain(text)), most)
+
+
+def shown(home: Home, row: MessageRow, *, whole: bool) -> tuple[str, int]:
+    """Return what a message says, without secrets, and how many characters are left out of it.
+
+    Unless the `whole` is asked for, what a tool answered is cut short, and what it was called with.
+    """
+    body = "\n".join([*_some(plain_text(row["content"])), *_pictures(row["content"])])
+    body = home.redact(body)
+    if row["role"] == "tool" and not whole:
+        return body[:_TOOL_CHARACTERS], max(0, len(body) - _TOOL_CHARACTERS)
+    left, parts = 0, _some(body)
+    for name, arguments in _called(row):
+        said_to_it = home.redact(arguments)
+        most = len(said_to_it) if whole else _CALL_CHARACTERS
+        left += max(0, len(said_to_it) - most)
+        parts.append(f"[calls {name} {said_to_it[:most]}]")
+    return "\n".join(parts), left
+
+
+def message(
+    home: Home, row: MessageRow, text: str, left: int, session_id: str | None = None
+) -> dict[str, Any]:
+    """Return a message with the part of its text that is shown, and how much is left out."""
+    return {
+        "id": row["id"],
+        "role": row["role"],
+        "text": text,
+        "at": iso(row["timestamp"]),
+        **said(
+            tool=one_line(home, row.get("tool_name")) or _names(row),
+            compacted=bool(row.get("compacted")),
+            session_id=session_id,
+            cut_chars=left or None,
+        ),
+    }
+
+
+def hit(home: Home, found: Hit, snippet: str) -> dict[str, Any]:
+    """Return a found message."""
+    return {
+        "session_id": found.session_id,
+        "message_id": found.message_id,
+        "role": found.role,
+        "at": iso(found.at),
+        "snippet": snippet,
+        "title": one_line(home, found.title),
+        "source": one_line(home, found.source) or "",
+        **said(compacted=found.compacted, profile=home.profile),
+    }
+
+
+def _pictures(content: Any) -> list[str]:
+    """Name what is no text, so that a message with only a picture says something."""
+    parts = content if isinstance(content, list) else []
+    kinds = (part.get("type") for part in parts if isinstance(part, Mapping))
+    return [
+        f"[{str(kind).removeprefix('input_').removesuffix('_url')}]"
+        for kind in kinds
+        if kind and "text" not in str(kind) and kind not in ("tool_use", "tool_result")
+    ]
+
+
+def _some(text: str) -> list[str]:
+    return [text] if text else []
+
+
+def _names(row: MessageRow) -> str | None:
+    return ", ".join(dict.fromkeys(name for name, _ in _called(row))) or None
+
+
+def _called(row: MessageRow) -> list[tuple[str, str]]:
+    calls = row.get("tool_calls")
+    found = []
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping):
+            given = function.get("arguments")
+            text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            found.append((plain(str(function.get("name") or "tool")), text))
+    return found

@@ -1,0 +1,87 @@
+"""What is served: one home or several, by profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from session_core import InvalidInput, NotFound, find_home, profiles
+
+if TYPE_CHECKING:
+    from mcp_serve.homes import Home
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a server is started."""
+
+    home: str | None = None
+    profiles: Sequence[str] = ()
+    all_profiles: bool = False
+    read_only: bool = False
+    redact: bool = True
+    confirm: bool = True
+    """Whether the human is asked before a plan is applied, where the client can ask."""
+    before: Callable[[], object] | None = None
+    """Called once before anything is opened, and behind the first answer."""
+
+
+class Served:
+    """The homes of a server; none is opened before a call needs it.
+
+    Raises:
+        NotFound: there is no such profile.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.root = find_home(options.home).path
+        known = profiles(self.root)
+        wanted = list(known) if options.all_profiles else list(dict.fromkeys(options.profiles))
+        for name in wanted:
+            if name not in known:
+                raise NotFound(f"no profile {name!r} in {self.root}; there are {', '.join(known)}")
+        self._paths = {name: known[name] for name in wanted or ["default"]}
+        self._homes: dict[str, Home] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The profiles, the one that a call means which names none first."""
+        return list(self._paths)
+
+    def path(self, profile: str | None = None) -> Path:
+        """Return the folder of a profile.
+
+        Raises:
+            InvalidInput: it is not served.
+        """
+        name = profile or self.names[0]
+        if name not in self._paths:
+            raise InvalidInput(f"no profile {name!r:.80} here; there are {', '.join(self.names)}")
+        return self._paths[name]
+
+    def home(self, profile: str | None = None) -> Home:
+        """Return the home of a profile.
+
+        Raises:
+            InvalidInput: it is not served.
+        """
+        from mcp_serve.homes import Home  # noqa: PLC0415 -- behind the first answer
+
+        name, path = profile or self.names[0], self.path(profile)
+        if name not in self._homes:
+            made = Home(
+                path,
+                profile=name if len(self._paths) > 1 else None,
+                read_only=self.options.read_only,
+                redact=self.options.redact,
+            )
+            return self._homes.setdefault(name, made)
+        return self._homes[name]
+
+    def close(self) -> None:
+        """Close every home that was opened."""
+        for home in self._homes.values():
+            home.close()

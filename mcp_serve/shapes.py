@@ -1,0 +1,309 @@
+"""What goes out: the answers of the tools, as types. Their schemas are made of these."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import NotRequired, TypedDict
+
+Status = Literal["open", "ended", "archived"]
+
+
+class Session(TypedDict):
+    """One conversation."""
+
+    id: str
+    root_id: NotRequired[str]
+    title: str | None
+    preview: str
+    source: str
+    status: Status
+    started_at: str | None
+    last_active_at: str | None
+    ended_at: NotRequired[str]
+    end_reason: NotRequired[str]
+    messages: int
+    project: NotRequired[str]
+    pinned: bool
+    profile: NotRequired[str]
+
+
+class SessionsPage(TypedDict):
+    """Some conversations."""
+
+    sessions: list[Session]
+    next_cursor: str | None
+
+
+class ReadSession(Session):
+    """The session that is read."""
+
+    continues: NotRequired[str]
+    continued_by: NotRequired[str]
+
+
+class Message(TypedDict):
+    """One message."""
+
+    id: int
+    role: str
+    text: str
+    at: str | None
+    tool: NotRequired[str]
+    compacted: NotRequired[bool]
+    session_id: NotRequired[str]
+    cut_chars: NotRequired[int]
+
+
+class MessagesPage(TypedDict):
+    """Some messages of a session."""
+
+    session: ReadSession
+    messages: list[Message]
+    next_cursor: str | None
+    prev_cursor: NotRequired[str]
+
+
+class Hit(TypedDict):
+    """One found message."""
+
+    session_id: str
+    message_id: int
+    role: str
+    at: str | None
+    snippet: str
+    title: str | None
+    source: str
+    compacted: NotRequired[bool]
+    profile: NotRequired[str]
+
+
+class HitsPage(TypedDict):
+    """Found messages, best first."""
+
+    hits: list[Hit]
+    matched: Literal["all", "prefix", "any", "substring", "text"]
+    searched_back_to: str | None
+    next_cursor: str | None
+
+
+class Route(TypedDict):
+    """A chat, and the session that it is in."""
+
+    session_key: str
+    session_id: str
+    platform: str | None
+    state: Literal["active", "suspended", "resume_pending", "expired", "stale", "dangling"]
+    name: str | None
+    updated_at: str | None
+    profile: NotRequired[str]
+
+
+class RoutesPage(TypedDict):
+    """Some routes."""
+
+    routes: list[Route]
+    next_cursor: str | None
+
+
+class Counts(TypedDict):
+    """How many sessions there are."""
+
+    total: int
+    open: int
+    ended: int
+    archived: int
+    by_source: dict[str, int]
+
+
+class Bytes(TypedDict):
+    """What a home takes on the disk."""
+
+    db: int
+    wal: int
+    index: int
+    free: int
+    trash: int
+
+
+class Finding(TypedDict):
+    """What is not as it should be, and the tool that mends it."""
+
+    code: str
+    count: int
+    bytes: int
+    what: str
+    tool: str | None
+
+
+class Stats(TypedDict):
+    """The report on a home."""
+
+    home: str
+    sessions: Counts
+    messages: int
+    size: Bytes
+    growth_per_week: int
+    tokens: dict[str, int]
+    cost: float
+    findings: list[Finding]
+    sqlite: str
+    gateway_live: bool
+    estimated: bool
+
+
+class Event(TypedDict):
+    """Something that happened."""
+
+    type: Literal[
+        "message",
+        "session_started",
+        "session_ended",
+        "title_changed",
+        "route_changed",
+        "compressed",
+    ]
+    at: str | None
+    session_id: str
+    profile: NotRequired[str]
+    message_id: NotRequired[int]
+    role: NotRequired[str]
+    text: NotRequired[str]
+    title: NotRequired[str]
+    session_key: NotRequired[str]
+    reason: NotRequired[str]
+
+
+class Events(TypedDict):
+    """What has happened since a cursor."""
+
+    events: list[Event]
+    cursor: str
+    gap: bool
+
+
+class Edited(TypedDict):
+    """An edited session."""
+
+    session: Session
+    batch: str | None
+
+
+class Item(TypedDict):
+    """One thing that a plan is about."""
+
+    id: str
+    title: str | None
+    why: str
+
+
+class Protected(TypedDict):
+    """How much is protected, and why."""
+
+    why: str
+    count: int
+
+
+class Won(TypedDict):
+    """Bytes that a plan needs and wins."""
+
+    needed_now: int
+    won_now: int
+    won_later: int
+
+
+class Skipped(TypedDict):
+    """What was left as it is."""
+
+    id: str
+    why: str
+
+
+class Plan(TypedDict):
+    """A plan, and after applying what was done."""
+
+    outcome: Literal["planned", "nothing", "applied", "partial", "declined", "cancelled"]
+    plan: str | None
+    expires_at: str | None
+    count: int
+    items: list[Item]
+    protected: list[Protected]
+    bytes: Won
+    warnings: list[str]
+    skipped: NotRequired[list[Skipped]]
+    remaining: NotRequired[int]
+    batch: NotRequired[str | None]
+
+
+class Pruned(Plan):
+    """What a prune plans or has done."""
+
+    removed: NotRequired[int]
+
+
+class Finalized(Plan):
+    """What a finalize plans or has done."""
+
+    finalized: NotRequired[int]
+
+
+class Batch(TypedDict):
+    """What can be undone."""
+
+    batch: str
+    at: str | None
+    tool: str
+    count: int
+    expires_at: str | None
+
+
+class Restored(TypedDict):
+    """What can be undone; or a restore, as a plan or done."""
+
+    batches: NotRequired[list[Batch]]
+    next_cursor: NotRequired[str | None]
+    outcome: NotRequired[
+        Literal["planned", "nothing", "applied", "partial", "declined", "cancelled"]
+    ]
+    plan: NotRequired[str | None]
+    expires_at: NotRequired[str | None]
+    count: NotRequired[int]
+    items: NotRequired[list[Item]]
+    protected: NotRequired[list[Protected]]
+    bytes: NotRequired[Won]
+    warnings: NotRequired[list[str]]
+    restored: NotRequired[int]
+    skipped: NotRequired[list[Skipped]]
+    remaining: NotRequired[int]
+    batch: NotRequired[str | None]
+
+
+class Brief(TypedDict):
+    """What whoever writes a summary has to know."""
+
+    from_id: int
+    to_id: int
+    messages: int
+    tokens: int
+    must_survive: list[str]
+    target_chars: int
+    digest: str
+
+
+class Retention(TypedDict):
+    """How many facts there were, and how many the summary keeps."""
+
+    found: int
+    kept: int
+    by_kind: dict[str, list[int]]
+
+
+class Compressed(Plan):
+    """A compression, as a plan with its brief or done."""
+
+    brief: NotRequired[Brief]
+    shape: NotRequired[Literal["in_place", "continuation"]]
+    session_id: NotRequired[str]
+    tokens_before: NotRequired[int]
+    tokens_after: NotRequired[int]
+    retention: NotRequired[Retention]

@@ -1,0 +1,43 @@
+"""Times as they are said: ISO 8601 with zone on the way out, that or an age on the way in."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+from session_core import InvalidInput
+
+_AGE = re.compile(r"(\d{1,6})\s*([mhdw])")
+_UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def iso(at: float | None) -> str | None:
+    """Return a time to the second in UTC; None where it is none that a calendar has."""
+    if at is None:
+        return None
+    try:
+        return datetime.fromtimestamp(int(at), timezone.utc).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def moment(name: str, text: str | None, now: float) -> float | None:
+    """Return the time that an argument says; one without a zone is in UTC.
+
+    Raises:
+        InvalidInput: it says none.
+    """
+    if text is None:
+        return None
+    age = _AGE.fullmatch(text.strip().lower())
+    if age:
+        return now - int(age[1]) * _UNITS_S[age[2]]
+    try:
+        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        zoned = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        return zoned.timestamp()
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"{name} {text[:40]!r} is no time; give an age such as '7d' or '12h', "
+            "or a time such as '2026-11-01T08:00:00Z'"
+        ) from error

@@ -1,0 +1,138 @@
+"""`sessions_compress`: a brief for whoever writes the summary, then the summary in its place."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mcp_serve import arguments as given_as
+from mcp_serve import budget, naming, plans, redaction, shapes
+from mcp_serve.cursors import Asked
+from mcp_serve.homes import Home
+from mcp_serve.times import iso
+from mcp_serve.tools.spec import Spec
+from session_core import Compressed, InvalidInput, Planned
+
+_FOR_FACTS = 8_000
+
+
+class CompressArguments(given_as.Home):
+    """The arguments of `sessions_compress`."""
+
+    session: given_as.ExactSession | None = None
+    plan: given_as.Handle | None = None
+    summary: (
+        Annotated[
+            str, Field(max_length=400_000, description="With plan: the summary that you wrote.")
+        ]
+        | None
+    ) = None
+    method: Annotated[
+        Literal["summary", "extractive"], Field(description="extractive: made without a model.")
+    ] = "summary"
+    shape: Literal["auto", "in_place", "continuation"] = "auto"
+    keep_last: Annotated[int, Field(ge=0, le=100_000, description="Messages that stay.")] | None = (
+        None
+    )
+
+
+def compress(home: Home, given: CompressArguments, asked: Asked) -> dict[str, Any]:
+    """Answer a plan with its brief, or apply one."""
+    del asked
+    if given.plan is not None:
+        return _done(given.plan, _apply(home, given.plan, given.summary))
+    if given.session is None:
+        raise InvalidInput("session is required; the plan of the first call for the second")
+    if given.summary is not None:
+        raise InvalidInput("a summary goes with a plan; call with session first for the brief")
+    planned = home.compressor.plan(
+        naming.find_exactly(home, given.session), shape=given.shape, keep_last=given.keep_last
+    )
+    return _plan(planned.plan, planned.expires_at, planned.brief.messages) | {
+        "brief": _brief(home, planned)
+    }
+
+
+def _apply(home: Home, plan: str, summary: str | None) -> Compressed:
+    if summary is not None and redaction.MARK in summary:
+        raise InvalidInput(
+            f"the summary contains {redaction.MARK!r}, which stands for a secret; "
+            "write it without these marks"
+        )
+    return home.compressor.apply(plan, summary)
+
+
+def _brief(home: Home, planned: Planned) -> dict[str, Any]:
+    brief = planned.brief
+    facts: list[str] = []
+    room = _FOR_FACTS
+    for fact in brief.must_survive:
+        room -= budget.size(fact) + 1
+        if room < 0:
+            break
+        if home.redact(fact) == fact:
+            facts.append(fact)
+    said = {
+        "from_id": brief.from_id,
+        "to_id": brief.to_id,
+        "messages": brief.messages,
+        "tokens": brief.tokens,
+        "must_survive": facts,
+        "target_chars": brief.target_chars,
+        "digest": "",
+    }
+    left = budget.DEFAULT - budget.size(said) - 1_000
+    digest = home.redact(brief.digest)
+    return said | {"digest": budget.cut(digest, left)}
+
+
+def _plan(plan: str, expires_at: float | None, count: int) -> dict[str, Any]:
+    return {
+        "outcome": "planned",
+        "plan": plan,
+        "expires_at": iso(expires_at),
+        "count": count,
+        "items": [],
+        "protected": [],
+        "bytes": plans.NO_BYTES,
+        "warnings": [],
+    }
+
+
+def _done(plan: str, done: Compressed) -> dict[str, Any]:
+    kept = done.retention
+    return _plan(plan, None, done.rows) | {
+        "outcome": "applied",
+        "shape": done.shape,
+        "session_id": done.session_id,
+        "tokens_before": done.tokens_before,
+        "tokens_after": done.tokens_after,
+        "retention": {
+            "found": kept.found,
+            "kept": kept.kept,
+            "by_kind": {kind: list(both) for kind, both in kept.by_kind.items()},
+        },
+        "skipped": [],
+        "remaining": 0,
+        "batch": done.batch,
+    }
+
+
+SPEC = Spec(
+    name="sessions_compress",
+    title="Compress a session",
+    description=(
+        "Replace the middle of a long conversation by a summary. "
+        "Call 1 (session) answers a plan and a brief: the range of message ids, what must survive "
+        "verbatim, the length, a digest. Read the range with sessions_read, write the summary, "
+        "then call 2 (plan and summary). With method=extractive call 2 is plan alone: a summary "
+        "made without a model. Nothing is lost: sessions_restore(batch) takes it back."
+    ),
+    arguments=CompressArguments,
+    answers=shapes.Compressed,
+    run=compress,
+    changes=True,
+    asks=True,
+    beside_plan=("summary",),
+)

@@ -1,0 +1,62 @@
+"""`sessions_prune`: plan what is to go, then exactly that by its handle."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mcp_serve import arguments as given_as
+from mcp_serve import plans, shapes
+from mcp_serve.cursors import Asked
+from mcp_serve.homes import Home
+from mcp_serve.tools.spec import Spec
+from session_core import Wanted
+
+
+class PruneArguments(given_as.Home):
+    """The arguments of `sessions_prune`."""
+
+    what: Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"] = "sessions"
+    sessions: given_as.Sessions | None = None
+    project: given_as.Project | None = None
+    source: Annotated[str, Field(max_length=200)] | None = None
+    older_than_days: given_as.Days | None = None
+    end_reason: Annotated[str, Field(max_length=200)] | None = None
+    min_messages: given_as.Count | None = None
+    max_messages: given_as.Count | None = None
+    plan: given_as.Handle | None = None
+
+
+def prune(home: Home, given: PruneArguments, asked: Asked) -> dict[str, Any]:
+    """Plan, or apply what was planned."""
+    del asked
+    if given.plan is None:
+        wanted = Wanted(
+            given.what,
+            ids=plans.named(home, given.sessions),
+            where=plans.where(given),
+            older_than_days=given.older_than_days,
+        )
+        return plans.preview(home, home.maintenance.plan(wanted))
+    plans.check_kind(home, given.plan, "prune")
+    return plans.applied(home, home.maintenance.apply(given.plan), "removed")
+
+
+SPEC = Spec(
+    name="sessions_prune",
+    title="Prune sessions",
+    description=(
+        "Remove what is old or of no use: ended sessions (90 days without activity unless "
+        "older_than_days), empty ghosts, dead routes, orphaned rows, index bloat, or the trash. "
+        "The first call changes nothing and answers a plan: what would go and why, what is "
+        "protected, bytes won. Show it to the user; a second call with plan alone does exactly "
+        "that. sessions_restore brings it back for 30 days (not what=trash)."
+    ),
+    arguments=PruneArguments,
+    answers=shapes.Pruned,
+    run=prune,
+    changes=True,
+    destructive=True,
+    asks=True,
+)

@@ -1,0 +1,84 @@
+"""The one table from errors to what a model reads: what was wrong, what is valid, the next call."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import ValidationError
+
+from session_core import (
+    Busy,
+    Changed,
+    Corrupt,
+    Denied,
+    NotFound,
+    SessionError,
+    StorageFull,
+)
+
+_NEXT: tuple[tuple[type[SessionError], str], ...] = (
+    (Changed, "read again and plan anew"),
+    (Busy, "try the same call again in a few seconds"),
+    (StorageFull, "free some room on that disk, then try again"),
+    (Corrupt, "call sessions_stats for what is wrong with the home"),
+    (Denied, ""),
+)
+"""The next call, where the error itself does not name it."""
+
+_MOST = 600
+
+
+def explain(error: BaseException, valid: Sequence[str] = ()) -> str | None:
+    """Return what a model is told; None where nothing may be, since it is a defect.
+
+    `valid` are the names of the arguments that there are.
+    """
+    if isinstance(error, ValidationError):
+        return _invalid(error, valid)
+    if isinstance(error, NotFound) and error.nearest:
+        near = ", ".join(error.nearest[:5])
+        return f"{_cut(str(error))}. Nearest: {near}."
+    if isinstance(error, SessionError):
+        following = next((text for kind, text in _NEXT if isinstance(error, kind)), "")
+        return f"{_cut(str(error))}{'; ' + following if following else ''}."
+    if isinstance(error, ToolError):
+        return str(error)
+    return None
+
+
+def _cut(text: str) -> str:
+    shown = text.rstrip(".")
+    return shown if len(shown) <= _MOST else shown[: _MOST - 1] + "…"
+
+
+def _invalid(error: ValidationError, valid: Sequence[str]) -> str:
+    found = error.errors(include_url=False, include_input=False)
+    return ". ".join(_one(each, valid) for each in found[:5]) + "."
+
+
+def _one(each: Any, valid: Sequence[str]) -> str:
+    name = ".".join(str(part) for part in each["loc"][:2]) or "arguments"
+    kind, context = each["type"], each.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"{name[:60]!r} is no argument here; {_instead(name, valid)}"
+    if kind == "missing":
+        return f"{name} is required"
+    if kind == "literal_error":
+        return f"{name} is one of {context['expected']}"
+    limits = {
+        "greater_than_equal": ("ge", "at least"),
+        "less_than_equal": ("le", "at most"),
+    }
+    if kind in limits:
+        key, words = limits[kind]
+        return f"{name} is {words} {context[key]}"
+    return f"{name}: {each['msg'][:1].lower()}{each['msg'][1:]}"
+
+
+def _instead(name: str, valid: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, valid, 1)
+    listed = f"valid are {', '.join(valid)}"
+    return f"did you mean {near[0]!r}? {listed}" if near else listed

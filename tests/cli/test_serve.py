@@ -1,0 +1,63 @@
+"""`serve` and `doctor` as a person starts them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture(name="run")
+def _run(tmp_path):
+    """Start the command in a process of its own, with an empty user folder and no input."""
+    ours = ("MCP_SESSIONS_HOME", "MCP_SESSIONS_STATE", "HERMES_HOME", "MCP_SESSIONS_TOKEN")
+    env = {name: value for name, value in os.environ.items() if name not in ours}
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "mcp_serve.cli.main", *arguments],
+            env=env | {"HOME": str(tmp_path)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    return run
+
+
+def test_the_home_stands_before_or_after_the_verb(run, tmp_path):
+    for arguments in (
+        ("--home", str(tmp_path / "h"), "doctor"),
+        ("doctor", "--home", str(tmp_path / "h")),
+    ):
+        done = run(*arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"home: {tmp_path / 'h'}\n")
+
+
+def test_the_token_is_printed_alone_and_stays_the_same(run):
+    first, again = run("doctor", "--token"), run("doctor", "--token")
+    assert first.returncode == 0
+    assert first.stdout == again.stdout
+    assert len(first.stdout.strip()) >= 40
+    assert len(first.stdout.split()) == 1
+
+
+def test_serving_nobody_ends_at_once_and_makes_no_home(run, tmp_path):
+    done = run("serve", "--home", str(tmp_path / "h"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not (tmp_path / "h").exists()
+
+
+@pytest.mark.parametrize("more", [["--confirm=maybe"], ["--port", "x"], ["--nope"]])
+def test_a_wrong_option_is_a_wrong_use(run, more):
+    assert run("serve", *more).returncode == 2
+
+
+def test_an_unknown_profile_is_an_unknown_id(run, tmp_path):
+    done = run("serve", "--home", str(tmp_path), "--profile", "work")
+    assert done.returncode == 3
+    assert "no profile 'work'" in done.stderr

@@ -1,0 +1,64 @@
+"""A home with planted conversations, and a client of it in both eras, in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from session_core import SessionDB
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@pytest.fixture(name="db")
+def _db(home_path: Path):
+    """The database of the home, as an agent beside the server has it."""
+    with SessionDB(home_path / "state.db") as db:
+        yield db
+
+
+@pytest.fixture(name="options")
+def _options() -> dict[str, Any]:
+    """How the server is started; a test may override it by a mark `options`."""
+    return {}
+
+
+@pytest.fixture(name="client", params=["auto", "legacy"])
+async def _client(request, home_path: Path) -> AsyncIterator[Client]:
+    mark = request.node.get_closest_marker("options")
+    served = Served(Options(home=str(home_path), **(mark.kwargs if mark else {})))
+    async with Client(server.create(served), mode=request.param, cache=None) as client:
+        yield client
+    served.close()
+
+
+@pytest.fixture(name="call")
+def _call(client: Client) -> Call:
+    """Call a tool and return its answer; both halves must be the same."""
+
+    async def call(tool: str, **given: Any) -> dict[str, Any]:
+        result = await client.call_tool(tool, given)
+        assert not result.is_error, result.content[0].text
+        assert json.loads(result.content[0].text) == result.structured_content
+        return result.structured_content
+
+    return call
+
+
+@pytest.fixture(name="refused")
+def _refused(client: Client) -> Callable[..., Awaitable[str]]:
+    """Call a tool that refuses, and return what a model reads."""
+
+    async def refused(tool: str, **given: Any) -> str:
+        result = await client.call_tool(tool, given)
+        assert result.is_error, result.content[0].text
+        return result.content[0].text
+
+    return refused

@@ -1,0 +1,189 @@
+"""What changes data: a plan, exactly that, and the way back; the human is asked where he can be."""
+
+from __future__ import annotations
+
+import pytest
+from mcp import Client
+from mcp.types import ElicitResult
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+
+pytestmark = pytest.mark.anyio
+
+OLD = 1_600_000_000
+
+
+@pytest.fixture(autouse=True)
+def _old_ones(db):
+    for number in range(3):
+        create = {"source": "cli", "started_at": OLD}
+        db.append_message(f"old{number}", "user", "x" * 50, timestamp=OLD, create=create)
+        db.end_session(f"old{number}", "user_exit")
+    db.append_message("new", "user", "hello", create={"source": "cli"})
+
+
+def ids(page):
+    return sorted(row["id"] for row in page["sessions"])
+
+
+async def test_an_edit_applies_at_once_and_is_taken_back(call):
+    edited = await call("sessions_edit", session="new", title="Named", pinned=True, archived=True)
+    assert edited["session"] | {"title": "Named", "pinned": True} == edited["session"]
+    assert edited["session"]["status"] == "archived"
+    restored = await call("sessions_restore", batch=edited["batch"])
+    assert (restored["outcome"], restored["restored"] > 0) == ("applied", True)
+    (row,) = (await call("sessions_list", status="open"))["sessions"]
+    assert (row["title"], row["pinned"]) == (None, False)
+
+
+async def test_a_change_takes_no_prefix_and_no_title(call, refused):
+    text = await refused("sessions_edit", session="ne", title="x")
+    assert text.startswith("no session 'ne'; a change takes a full id or a session key")
+
+
+async def test_pruning_plans_first_then_does_exactly_that_and_is_taken_back(call):
+    planned = await call("sessions_prune")
+    assert (planned["outcome"], planned["count"]) == ("planned", 3)
+    assert sorted(item["id"] for item in planned["items"]) == ["old0", "old1", "old2"]
+    assert ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
+    done = await call("sessions_prune", plan=planned["plan"])
+    assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 3, 0)
+    assert ids(await call("sessions_list", status="all")) == ["new"]
+    again = await call("sessions_prune", plan=planned["plan"])
+    assert again == done
+    (batch,) = (await call("sessions_restore"))["batches"]
+    assert (batch["batch"], batch["count"]) == (done["batch"], 3)
+    restored = await call("sessions_restore", batch=batch["batch"])
+    assert (restored["outcome"], restored["restored"]) == ("applied", 3)
+    assert ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
+
+
+async def test_nothing_to_do_is_said_without_a_plan(call):
+    planned = await call("sessions_prune", source="telegram")
+    assert (planned["outcome"], planned["plan"], planned["count"]) == ("nothing", None, 0)
+
+
+async def test_a_plan_takes_nothing_beside_it(call, refused):
+    planned = await call("sessions_prune")
+    text = await refused("sessions_prune", plan=planned["plan"], older_than_days=1)
+    assert text == "with plan no older_than_days may be given; the plan has recorded it."
+
+
+async def test_a_plan_goes_to_the_tool_that_made_it(call, refused):
+    planned = await call("sessions_prune")
+    text = await refused("sessions_finalize", plan=planned["plan"])
+    assert "is one to prune sessions; pass it to the tool that made it" in text
+
+
+async def test_an_unknown_plan_is_an_error(refused):
+    assert "there is no plan 'p_nope'" in await refused("sessions_prune", plan="p_nope")
+
+
+async def test_finalizing_ends_what_is_named(call, refused, db):
+    assert "name the sessions to finalize" in await refused("sessions_finalize")
+    planned = await call("sessions_finalize", sessions=["new"])
+    assert (planned["outcome"], planned["count"]) == ("planned", 1)
+    done = await call("sessions_finalize", plan=planned["plan"])
+    assert (done["outcome"], done["finalized"]) == ("applied", 1)
+    assert db.get_session("new")["end_reason"] == "finalized"
+    await call("sessions_restore", batch=done["batch"])
+    assert db.get_session("new")["ended_at"] is None
+
+
+def long_session(db):
+    for number in range(60):
+        text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
+        db.append_message("long", "user", text, create={"source": "cli"})
+        db.append_message("long", "assistant", "noted")
+
+
+async def test_compressing_by_a_summary_of_the_caller(call, refused, db):
+    long_session(db)
+    planned = await call("sessions_compress", session="long", keep_last=10)
+    brief = planned["brief"]
+    assert brief["from_id"] < brief["to_id"]
+    assert brief["must_survive"]
+    assert len(brief["digest"]) <= brief["target_chars"]
+    assert "redacted" in await refused(
+        "sessions_compress", plan=planned["plan"], summary="the key was [redacted: aws key]"
+    )
+    done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
+    assert (done["outcome"], done["tokens_after"] < done["tokens_before"]) == ("applied", True)
+    assert done["retention"]["found"] > done["retention"]["kept"]
+    page = await call("sessions_read", session=done["session_id"])
+    assert any("Ports were decided." in message["text"] for message in page["messages"])
+    restored = await call("sessions_restore", batch=done["batch"])
+    assert restored["outcome"] == "applied"
+
+
+async def test_compressing_without_a_model(call, db):
+    long_session(db)
+    planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
+    done = await call("sessions_compress", plan=planned["plan"])
+    assert done["outcome"] == "applied"
+    assert done["retention"]["kept"] > 0
+
+
+@pytest.mark.options(read_only=True)
+async def test_a_read_only_server_has_none_of_them(client):
+    names = [tool.name for tool in (await client.list_tools()).tools]
+    assert names == [
+        "sessions_list",
+        "sessions_read",
+        "sessions_search",
+        "sessions_stats",
+        "routes_list",
+        "events_wait",
+    ]
+
+
+class Human:
+    """Answers every question in one way, and remembers them."""
+
+    def __init__(self, **answer):
+        self.answer = answer
+        self.asked = []
+
+    async def __call__(self, _, params):
+        """Answer a question."""
+        self.asked.append(params.message)
+        return ElicitResult(**self.answer)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(
+    ("answer", "outcome", "left"),
+    [
+        ({"action": "accept", "content": {"agree": True}}, "applied", 1),
+        ({"action": "accept", "content": {"agree": False}}, "declined", 4),
+        ({"action": "decline"}, "declined", 4),
+        ({"action": "cancel"}, "cancelled", 4),
+    ],
+)
+async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answer, outcome, left):
+    served, human = Served(Options(home=str(home_path))), Human(**answer)
+    created = server.create(served)
+    async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        assert human.asked == []
+        result = await client.call_tool("sessions_prune", {"plan": plan})
+        assert result.structured_content["outcome"] == outcome, result.content[0].text
+        assert len(human.asked) == 1
+        assert human.asked[0].startswith("Prune sessions: 3?")
+        listed = (await client.call_tool("sessions_list", {"status": "all"})).structured_content
+        assert len(listed["sessions"]) == left
+        again = await client.call_tool("sessions_prune", {"plan": plan})
+        assert again.is_error == (outcome == "declined")
+    served.close()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_nobody_is_asked_by_a_server_that_was_told_not_to(home_path, mode):
+    served, human = Served(Options(home=str(home_path), confirm=False)), Human(action="cancel")
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        result = await client.call_tool("sessions_prune", {"plan": plan})
+        assert result.structured_content["outcome"] == "applied"
+        assert human.asked == []
+    served.close()

@@ -1,0 +1,118 @@
+"""`events_wait`: what happens is heard, survives a restart, and keeps nobody waiting."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from mcp import Client
+
+from mcp_serve import budget, server
+from mcp_serve.served import Options, Served
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_starts_now_and_answers_at_once_when_told(db, call):
+    db.append_message("s1", "user", "before", create={"source": "cli"})
+    assert (await call("events_wait", timeout_s=0))["events"] == []
+
+
+async def test_a_message_is_heard_while_it_waits(db, call):
+    start = await call("events_wait", timeout_s=0)
+    heard = {}
+
+    async def wait():
+        heard.update(await call("events_wait", cursor=start["cursor"], timeout_s=20))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await call("sessions_list")
+        db.append_message("s1", "user", "hello", timestamp=1_700_000_000, create={"source": "cli"})
+    kinds = [event["type"] for event in heard["events"]]
+    assert kinds == ["session_started", "message"]
+    assert heard["events"][1] == {
+        "type": "message",
+        "at": "2023-11-14T22:13:20Z",
+        "session_id": "s1",
+        "message_id": 1,
+        "role": "user",
+        "text": "hello",
+    }
+    assert heard["gap"] is False
+
+
+async def test_its_cursor_survives_a_restart(db, call, home_path):
+    start = await call("events_wait", timeout_s=0)
+    db.append_message("s1", "user", "meanwhile", create={"source": "cli"})
+    served = Served(Options(home=str(home_path)))
+    async with Client(server.create(served)) as other:
+        given = {"cursor": start["cursor"], "timeout_s": 5}
+        heard = (await other.call_tool("events_wait", given)).structured_content
+    served.close()
+    assert [event.get("text") for event in heard["events"]] == [None, "meanwhile"]
+
+
+async def test_it_goes_on_behind_its_limit(db, call):
+    db.create_session("s1", "cli")
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    for number in range(5):
+        db.append_message("s1", "user", f"{number}")
+    texts = []
+    for _ in range(3):
+        heard = await call("events_wait", cursor=cursor, timeout_s=5, limit=2)
+        cursor = heard["cursor"]
+        texts += [event["text"] for event in heard["events"]]
+    assert texts == ["0", "1", "2", "3", "4"]
+
+
+async def test_one_session_can_be_followed(db, call):
+    for name in ("a", "b"):
+        db.create_session(name, "cli")
+    start = await call("events_wait", session="a", timeout_s=0)
+    db.append_message("b", "user", "not this")
+    db.append_message("a", "user", "this")
+    heard = await call("events_wait", cursor=start["cursor"], timeout_s=5)
+    assert [event["text"] for event in heard["events"]] == ["this"]
+
+
+async def test_titles_compressions_and_ends_are_heard(db, call):
+    for name in ("a", "b"):
+        db.append_message(name, "user", "hello", create={"source": "cli"})
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    db.set_session_title("a", "Named")
+    heard = await call("events_wait", cursor=cursor, timeout_s=5)
+    assert [(e["type"], e["session_id"], e["title"]) for e in heard["events"]] == [
+        ("title_changed", "a", "Named")
+    ]
+    db.archive_and_compact("b", [{"role": "user", "content": "[summary]"}])
+    kinds = set()
+    while "compressed" not in kinds:
+        heard = await call("events_wait", cursor=heard["cursor"], timeout_s=20)
+        assert heard["events"]
+        kinds |= {event["type"] for event in heard["events"]}
+    db.end_session("a", "user_exit")
+    heard = await call("events_wait", cursor=heard["cursor"], timeout_s=5)
+    assert [(e["type"], e["reason"]) for e in heard["events"]] == [("session_ended", "user_exit")]
+
+
+async def test_a_text_is_at_most_500_characters(db, call):
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    db.append_message("s1", "user", "x" * 5_000, create={"source": "cli"})
+    heard = await call("events_wait", cursor=cursor, timeout_s=5)
+    assert len(heard["events"][-1]["text"]) == 500
+
+
+async def test_many_events_stay_within_the_budget_and_none_is_lost(db, call):
+    db.create_session("s1", "cli")
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    with db.transaction():
+        for number in range(300):
+            db.append_message("s1", "user", f"{number} " + "word " * 90)
+    texts = []
+    while len(texts) < 300:
+        heard = await call("events_wait", cursor=cursor, timeout_s=5, limit=500)
+        assert budget.size(heard) <= budget.DEFAULT
+        assert heard["events"]
+        cursor = heard["cursor"]
+        texts += [event["text"] for event in heard["events"]]
+    assert [text.split()[0] for text in texts] == [str(number) for number in range(300)]

@@ -1,0 +1,79 @@
+"""Homes of every kind: Hermes' of any schema, one without a database, one with damage."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from tests.homes import fill, hermes_database
+
+pytestmark = pytest.mark.anyio
+
+READING = (
+    ("sessions_list", {}),
+    ("sessions_search", {"query": "deploy"}),
+    ("sessions_stats", {}),
+    ("routes_list", {}),
+    ("events_wait", {"timeout_s": 0}),
+)
+
+
+async def ask(path, *calls, **options):
+    served = Served(Options(home=str(path), **options))
+    async with Client(server.create(served), cache=None) as client:
+        answers = [await client.call_tool(name, given) for name, given in calls]
+    served.close()
+    return answers
+
+
+@pytest.mark.parametrize("schema", [16, 19, 22, 26, 30])
+async def test_a_home_of_any_schema_is_served(home_path, schema):
+    hermes_database(home_path / "state.db", schema)
+    newest = fill(home_path / "state.db", 4, 8)[-1]
+    calls = (*READING, ("sessions_read", {"session": newest}))
+    listed, found, report, _, _, page = await ask(home_path, *calls, read_only=True)
+    assert len(listed.structured_content["sessions"]) == 4
+    assert found.structured_content["hits"]
+    assert report.structured_content["messages"] == 32
+    assert len(page.structured_content["messages"]) == 8
+
+
+async def test_routes_of_a_home_without_a_database_are_served(home_path):
+    entry = {
+        "session_key": "agent:main:telegram:dm:42",
+        "session_id": "20260101_000000_abcd",
+        "created_at": "2026-01-01T00:00:00",
+        "updated_at": "2026-01-01T00:00:00",
+        "platform": "telegram",
+        "chat_type": "dm",
+    }
+    (home_path / "sessions").mkdir()
+    written = {"_README": "mine", entry["session_key"]: entry}
+    (home_path / "sessions" / "sessions.json").write_text(json.dumps(written))
+    listed, _, report, routes, _ = await ask(home_path, *READING, read_only=True)
+    assert listed.structured_content == {"sessions": [], "next_cursor": None}
+    assert [each["session_key"] for each in routes.structured_content["routes"]] == [
+        "agent:main:telegram:dm:42"
+    ]
+    assert "no_database" in [each["code"] for each in report.structured_content["findings"]]
+    assert not (home_path / "state.db").exists()
+
+
+async def test_a_home_with_damage_says_what_is_wrong(home_path):
+    (home_path / "state.db").write_bytes(b"this is no database at all" * 400)
+    listed, found, report, *_ = await ask(home_path, *READING)
+    assert listed.is_error
+    assert found.is_error
+    assert "sessions_stats" in listed.content[0].text
+    assert not report.is_error, report.content[0].text
+    assert "unreadable" in [each["code"] for each in report.structured_content["findings"]]
+
+
+async def test_nothing_is_made_by_looking(home_path):
+    before = sorted(path.name for path in home_path.iterdir())
+    await ask(home_path, *READING)
+    assert sorted(path.name for path in home_path.iterdir()) == before

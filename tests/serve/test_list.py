@@ -1,0 +1,149 @@
+"""`sessions_list`: which conversations, in which order, a page at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_serve import budget
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _conversations(db):
+    for number in range(5):
+        at = 1_700_000_000 + number * 86_400
+        db.append_message(
+            f"s{number}",
+            "user",
+            f"question {number}",
+            timestamp=at,
+            create={"source": "cli" if number % 2 else "telegram", "started_at": at},
+        )
+    db.set_session_title("s3", "The schema")
+    db.end_session("s1", "user_exit")
+    db.set_session_archived("s2", archived=True)
+
+
+async def test_a_row_says_exactly_what_the_surface_says(call):
+    page = await call("sessions_list", query="schema")
+    assert page == {
+        "sessions": [
+            {
+                "id": "s3",
+                "title": "The schema",
+                "preview": "question 3",
+                "source": "cli",
+                "status": "open",
+                "started_at": "2023-11-17T22:13:20Z",
+                "last_active_at": "2023-11-17T22:13:20Z",
+                "messages": 1,
+                "pinned": False,
+            }
+        ],
+        "next_cursor": None,
+    }
+
+
+async def test_archived_ones_are_left_out_unless_asked_for(call):
+    shown = await call("sessions_list")
+    archived = await call("sessions_list", status="archived")
+    everything = await call("sessions_list", status="all")
+    assert [row["id"] for row in shown["sessions"]] == ["s4", "s3", "s1", "s0"]
+    assert [row["id"] for row in archived["sessions"]] == ["s2"]
+    assert len(everything["sessions"]) == 5
+
+
+async def test_an_ended_one_says_when_and_why(call):
+    (row,) = (await call("sessions_list", status="ended"))["sessions"]
+    assert (row["status"], row["end_reason"]) == ("ended", "user_exit")
+    assert row["ended_at"].endswith("Z")
+
+
+async def test_it_goes_on_by_the_cursor_alone_or_with_the_same_arguments(call):
+    first = await call("sessions_list", status="all", limit=2)
+    alone = await call("sessions_list", cursor=first["next_cursor"], limit=2)
+    same = await call("sessions_list", status="all", cursor=first["next_cursor"], limit=2)
+    last = await call("sessions_list", cursor=alone["next_cursor"], limit=2)
+    assert alone["sessions"] == same["sessions"]
+    found = [row["id"] for page in (first, alone, last) for row in page["sessions"]]
+    assert found == ["s4", "s3", "s2", "s1", "s0"]
+    assert last["next_cursor"] is None
+
+
+async def test_an_age_means_the_same_on_every_page(call):
+    first = await call("sessions_list", since="20000d", limit=1)
+    again = await call("sessions_list", since="20000d", cursor=first["next_cursor"], limit=1)
+    assert [row["id"] for row in again["sessions"]] == ["s3"]
+
+
+async def test_a_cursor_of_another_query_is_refused(call, refused):
+    first = await call("sessions_list", limit=1)
+    text = await refused("sessions_list", cursor=first["next_cursor"], status="ended")
+    assert text == (
+        "status is not that of the cursor; pass the cursor alone, or call without it to ask anew."
+    )
+
+
+@pytest.mark.parametrize("cursor", ["x", "é", "WyJ4Il0", "a" * 30_000])
+async def test_a_malformed_cursor_is_refused(refused, cursor):
+    text = await refused("sessions_list", cursor=cursor)
+    assert text == "malformed cursor; pass next_cursor of the page before as it is."
+
+
+async def test_an_unknown_argument_names_the_valid_ones(refused):
+    text = await refused("sessions_list", stauts="all")
+    assert text.startswith("'stauts' is no argument here; did you mean 'status'? valid are profile")
+
+
+async def test_a_value_that_is_none_names_those_that_there_are(refused):
+    assert await refused("sessions_list", status="closed") == (
+        "status is one of 'open', 'ended', 'archived' or 'all'."
+    )
+    assert await refused("sessions_list", limit=101) == "limit is at most 100."
+
+
+async def test_null_is_what_was_not_given(call):
+    page = await call("sessions_list", query=None, limit=None, status=None)
+    assert len(page["sessions"]) == 4
+
+
+async def test_a_time_that_is_none_says_what_one_is(refused):
+    text = await refused("sessions_list", since="yesterday")
+    assert text.startswith("since 'yesterday' is no time; give an age such as '7d'")
+
+
+async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
+    for number in range(80):
+        folder = f"/srv/{'long/' * 150}{number}"
+        db.append_message(f"w{number:02}", "user", "x", create={"source": "cli", "cwd": folder})
+    page = await call("sessions_list", project="/srv", limit=100)
+    found = [row["id"] for row in page["sessions"]]
+    assert budget.size(page) <= budget.DEFAULT
+    assert 1 < len(found) < 80
+    while page["next_cursor"]:
+        page = await call("sessions_list", cursor=page["next_cursor"], limit=100)
+        found += [row["id"] for row in page["sessions"]]
+    assert sorted(found) == [f"w{number:02}" for number in range(80)]
+
+
+async def test_a_title_loses_what_cannot_be_seen(db, call):
+    db.set_session_title("s4", "safe \u202eevil\u202c \u200btitle")
+    (row,) = (await call("sessions_list", query="title"))["sessions"]
+    assert row["title"] == "safe evil title"
+
+
+async def test_a_detailed_row_previews_more(db, call):
+    text = "a long question " * 20
+    db.append_message("long", "user", text, create={"source": "cli"})
+    (short,) = (await call("sessions_list", limit=1))["sessions"]
+    (long,) = (await call("sessions_list", limit=1, detail="detailed"))["sessions"]
+    assert len(short["preview"]) < 70
+    assert long["preview"] == text.strip()
+
+
+async def test_an_unknown_profile_names_those_that_are_served(refused):
+    assert (
+        await refused("sessions_list", profile="work")
+        == "no profile 'work' here; there are default."
+    )

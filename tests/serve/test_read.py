@@ -1,0 +1,176 @@
+"""`sessions_read`: a window of messages, and how it goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_serve import budget
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(name="ids")
+def _ids(db):
+    db.create_session("s1", "cli")
+    return [
+        int(db.append_message("s1", "user" if n % 2 else "assistant", f"line {n}"))
+        for n in range(10)
+    ]
+
+
+def shown(page):
+    return [message["id"] for message in page["messages"]]
+
+
+async def test_the_window_is_the_latest_and_goes_on_to_older_ones(ids, call):
+    page = await call("sessions_read", session="s1", limit=4)
+    older = await call("sessions_read", cursor=page["next_cursor"], limit=4)
+    oldest = await call("sessions_read", cursor=older["next_cursor"], limit=4)
+    assert [shown(each) for each in (page, older, oldest)] == [ids[6:], ids[2:6], ids[:2]]
+    assert oldest["next_cursor"] is None
+    assert "prev_cursor" not in page
+    back = await call("sessions_read", cursor=older["prev_cursor"], limit=4)
+    assert shown(back) == ids[6:]
+
+
+async def test_a_message_says_exactly_what_the_surface_says(ids, db, call):
+    db.append_message("s1", "user", "the last", timestamp=1_700_000_000)
+    page = await call("sessions_read", session="s1", limit=1)
+    assert page["messages"] == [
+        {"id": ids[-1] + 1, "role": "user", "text": "the last", "at": "2023-11-14T22:13:20Z"}
+    ]
+    assert page["session"]["id"] == "s1"
+
+
+async def test_before_and_after_are_exclusive_and_around_is_centred(ids, call):
+    assert shown(await call("sessions_read", session="s1", before=ids[3])) == ids[:3]
+    after = await call("sessions_read", session="s1", after=ids[3], limit=2)
+    assert shown(after) == ids[4:6]
+    assert shown(await call("sessions_read", cursor=after["next_cursor"], limit=9)) == ids[6:]
+    around = await call("sessions_read", session="s1", around=ids[5], limit=3)
+    assert shown(around) == ids[4:7]
+    assert shown(await call("sessions_read", cursor=around["next_cursor"], limit=2)) == ids[7:9]
+    assert shown(await call("sessions_read", cursor=around["prev_cursor"], limit=2)) == ids[2:4]
+
+
+async def test_only_one_place_may_be_given(ids, refused):
+    text = await refused("sessions_read", session="s1", before=1, around=2)
+    assert "at most one of before, after and around" in text
+
+
+async def test_a_session_is_required_without_a_cursor(client, refused):
+    assert "session is required" in await refused("sessions_read")
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert tools["sessions_read"].input_schema["required"] == ["session"]
+
+
+async def test_an_id_a_prefix_a_title_and_a_key_are_understood(db, call, refused):
+    for name in ("abc1", "abc2", "xyz"):
+        db.append_message(name, "user", name, create={"source": "cli"})
+    db.set_session_title("abc2", "Plans")
+    assert (await call("sessions_read", session="xy"))["session"]["id"] == "xyz"
+    assert (await call("sessions_read", session="Plans"))["session"]["id"] == "abc2"
+    assert "abc1, abc2; give more of it" in await refused("sessions_read", session="abc")
+    text = await refused("sessions_read", session="abd")
+    assert text == (
+        "no session 'abd'; call sessions_list or sessions_search for ids. Nearest: abc1, abc2."
+    )
+
+
+async def test_a_title_reads_the_tip_and_an_id_that_session(db, call):
+    db.append_message("old", "user", "first", create={"source": "cli"})
+    db.set_session_title("old", "Trip")
+    db.end_session("old", "compression")
+    create = {"source": "cli", "parent_session_id": "old"}
+    db.append_message("new", "user", "second", create=create)
+    by_title = await call("sessions_read", session="Trip")
+    by_id = await call("sessions_read", session="old")
+    assert (by_title["session"]["id"], by_title["session"]["continues"]) == ("new", "old")
+    assert (by_id["session"]["id"], by_id["session"]["continued_by"]) == ("old", "new")
+    assert [each["text"] for each in by_id["messages"]] == ["first"]
+
+
+async def test_a_full_view_goes_on_into_the_parent(db, call):
+    db.append_message("old", "user", "first", create={"source": "cli"})
+    db.end_session("old", "compression")
+    create = {"source": "cli", "parent_session_id": "old"}
+    db.append_message("new", "user", "second", create=create)
+    page = await call("sessions_read", session="new", view="full")
+    older = await call("sessions_read", cursor=page["next_cursor"])
+    assert [(each["text"], each["session_id"]) for each in older["messages"]] == [("first", "old")]
+    assert older["session"]["id"] == "new"
+    assert older["next_cursor"] is None
+
+
+async def test_compacted_rows_are_shown_and_marked_in_a_full_view_alone(db, call):
+    db.append_message("s1", "user", "long ago", create={"source": "cli"})
+    db.archive_and_compact("s1", [{"role": "user", "content": "[summary]"}])
+    live = await call("sessions_read", session="s1")
+    full = await call("sessions_read", session="s1", view="full")
+    assert [each["text"] for each in live["messages"]] == ["[summary]"]
+    assert [(each["text"], each.get("compacted")) for each in full["messages"]] == [
+        ("long ago", True),
+        ("[summary]", None),
+    ]
+
+
+async def test_tool_rows_are_shortened_unless_detailed(db, call):
+    called = {"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+    db.append_message("s1", "assistant", "", tool_calls=[called], create={"source": "cli"})
+    db.append_message("s1", "tool", "x" * 900, tool_name="cat", tool_call_id="c1")
+    asked, answered = (await call("sessions_read", session="s1"))["messages"]
+    assert (asked["text"], asked["tool"]) == ("[calls cat {}]", "cat")
+    assert (len(answered["text"]), answered["cut_chars"], answered["tool"]) == (200, 700, "cat")
+    whole = (await call("sessions_read", session="s1", detail="detailed"))["messages"][1]
+    assert whole["text"] == "x" * 900
+    assert "cut_chars" not in whole
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 90_000, "\n\t" * 30_000, "数据🚀" * 9_000], ids=["a", "n", "z"]
+)
+async def test_a_message_that_does_not_fit_is_read_in_pieces(db, call, text):
+    db.append_message("s1", "user", "before", create={"source": "cli"})
+    db.append_message("s1", "user", text)
+    page = await call("sessions_read", session="s1")
+    pieces = [page["messages"][-1]["text"]]
+    while page["messages"][0]["text"] != "before":
+        assert budget.size(page) <= budget.DEFAULT
+        page = await call("sessions_read", cursor=page["next_cursor"])
+        pieces.append(page["messages"][-1]["text"])
+    assert "".join(pieces).removesuffix("before") == text
+    assert page["next_cursor"] is None
+
+
+@pytest.mark.parametrize("most", [1_000, 5_000, 40_000])
+async def test_an_answer_is_within_max_chars_and_following_the_cursor_reads_all(
+    ids, db, call, most
+):
+    more = [int(db.append_message("s1", "user", f"{n} " + "word " * n * 9)) for n in range(60)]
+    page = await call("sessions_read", session="s1", max_chars=most, limit=200)
+    found = set(shown(page))
+    while page["next_cursor"]:
+        assert budget.size(page) <= most
+        page = await call("sessions_read", cursor=page["next_cursor"], max_chars=most, limit=200)
+        assert shown(page) == sorted(shown(page))
+        found |= set(shown(page))
+    assert found == {*ids, *more}
+
+
+async def test_a_picture_alone_says_that_it_is_one(db, call):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    db.append_message("s1", "user", [picture], create={"source": "cli"})
+    page = await call("sessions_read", session="s1")
+    assert page["messages"][0]["text"] == "[image]"
+
+
+async def test_roles_may_be_a_list_that_was_sent_as_its_json(ids, call):
+    page = await call("sessions_read", session="s1", roles='["user"]')
+    assert {each["role"] for each in page["messages"]} == {"user"}
+
+
+async def test_a_message_of_another_session_is_pointed_to(ids, db, refused):
+    other = int(db.append_message("s2", "user", "here", create={"source": "cli"}))
+    text = await refused("sessions_read", session="s1", around=other)
+    assert text == f"message {other} is not in session s1; read session s2 around it."
+    assert "no message 999" in await refused("sessions_read", session="s1", around=999)

@@ -1,0 +1,80 @@
+"""`routes_list` and `sessions_stats`: the session store and the report on a home."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core import SessionSource, SessionStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(name="key")
+def _key(db, home_path):
+    chat = SessionSource(platform="telegram", chat_id="42", chat_name="Lisbon \u202etrip")
+    with SessionStore.open(home_path, db) as store:
+        entry = store.get_or_create_session(chat)
+        db.append_message(entry.session_id, "user", "hello", create={"source": "telegram"})
+        other = store.get_or_create_session(SessionSource(platform="discord", chat_id="7"))
+        store.suspend_session(other.session_key)
+        return entry.session_key
+
+
+async def test_a_route_says_exactly_what_the_surface_says(call, key):
+    (route,) = (await call("routes_list", platform="telegram"))["routes"]
+    assert route == {
+        "session_key": key,
+        "session_id": route["session_id"],
+        "platform": "telegram",
+        "state": "active",
+        "name": "Lisbon trip",
+        "updated_at": route["updated_at"],
+    }
+
+
+async def test_routes_are_filtered_and_paged(call, key):
+    assert len((await call("routes_list", query="lisbon"))["routes"]) == 1
+    assert len((await call("routes_list", state="active"))["routes"]) == 1
+    first = await call("routes_list", limit=1)
+    rest = await call("routes_list", cursor=first["next_cursor"])
+    found = [each["session_key"] for each in first["routes"] + rest["routes"]]
+    assert len(set(found)) == 2
+    assert rest["next_cursor"] is None
+
+
+async def test_metadata_is_no_route(call, key, home_path):
+    keys = [route["session_key"] for route in (await call("routes_list"))["routes"]]
+    assert not [each for each in keys if each.startswith("_")]
+
+
+async def test_a_session_is_read_by_the_key_of_its_chat(call, key):
+    page = await call("sessions_read", session=key)
+    assert [each["text"] for each in page["messages"]] == ["hello"]
+
+
+async def test_the_report_has_exactly_the_keys_of_the_surface(call, key, home_path):
+    report = await call("sessions_stats")
+    assert list(report) == [
+        "home",
+        "sessions",
+        "messages",
+        "size",
+        "growth_per_week",
+        "tokens",
+        "cost",
+        "findings",
+        "sqlite",
+        "gateway_live",
+        "estimated",
+    ]
+    assert list(report["sessions"]) == ["total", "open", "ended", "archived", "by_source"]
+    assert list(report["size"]) == ["db", "wal", "index", "free", "trash"]
+    assert (report["home"], report["messages"]) == (str(home_path), 1)
+    assert report["sessions"]["by_source"]["telegram"] == 1
+
+
+async def test_a_finding_names_the_call_that_mends_it(call, db):
+    db.append_message("old", "user", "x", timestamp=1.6e9, create={"started_at": 1.6e9})
+    db.end_session("old", "user_exit")
+    findings = {each["code"]: each for each in (await call("sessions_stats"))["findings"]}
+    assert findings["old_sessions"]["tool"] == "sessions_prune(what='sessions')"

@@ -1,0 +1,70 @@
+"""`sessions_search`: hits that lead to a read."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def _said(db):
+    create = {"source": "cli", "cwd": "/src/shop"}
+    for number in range(6):
+        text = f"we keep the ledger in SQLite, part {number}"
+        db.append_message("shop", "user", text, timestamp=1_700_000_000 + number, create=create)
+    db.append_message(
+        "other", "assistant", "the ledger is elsewhere", create={"source": "telegram"}
+    )
+    db.set_session_title("shop", "The shop")
+
+
+async def test_a_hit_says_exactly_what_the_surface_says(call):
+    found = await call("sessions_search", query='"part 3"')
+    assert found["hits"] == [
+        {
+            "session_id": "shop",
+            "message_id": found["hits"][0]["message_id"],
+            "role": "user",
+            "at": "2023-11-14T22:13:23Z",
+            "snippet": "we keep the ledger in SQLite, part 3",
+            "title": "The shop",
+            "source": "cli",
+        }
+    ]
+    assert (found["matched"], found["searched_back_to"]) == ("all", None)
+
+
+async def test_a_hit_is_read_around(call):
+    (hit,) = (await call("sessions_search", query='"part 3"'))["hits"]
+    page = await call("sessions_read", session=hit["session_id"], around=hit["message_id"], limit=3)
+    assert [each["text"][-1] for each in page["messages"]] == ["2", "3", "4"]
+
+
+async def test_a_conversation_has_its_best_hit_alone_unless_messages_are_asked_for(call):
+    alone = await call("sessions_search", query="ledger")
+    each = await call("sessions_search", query="ledger", per="message", limit=4)
+    rest = await call("sessions_search", cursor=each["next_cursor"], limit=4)
+    assert sorted(hit["session_id"] for hit in alone["hits"]) == ["other", "shop"]
+    assert len({hit["message_id"] for hit in each["hits"] + rest["hits"]}) == 7
+
+
+async def test_filters_narrow_it(call):
+    assert len((await call("sessions_search", query="ledger", source="telegram"))["hits"]) == 1
+    assert len((await call("sessions_search", query="ledger", project="/src"))["hits"]) == 1
+    assert len((await call("sessions_search", query="ledger", roles=["assistant"]))["hits"]) == 1
+    assert (await call("sessions_search", query="ledger", until="2000-01-01"))["hits"] == []
+    inside = await call("sessions_search", query="ledger", session="The shop", per="message")
+    assert {hit["session_id"] for hit in inside["hits"]} == {"shop"}
+
+
+async def test_a_query_is_required(refused):
+    assert "query is required" in await refused("sessions_search")
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "null", "[1]", "a AND", "NEAR(", "'; DROP TABLE", "\x00", "*"]
+)
+async def test_whatever_is_typed_is_answered(client, query):
+    result = await client.call_tool("sessions_search", {"query": query})
+    assert result.is_error is False or "query" in result.content[0].text, result

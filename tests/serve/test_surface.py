@@ -1,0 +1,160 @@
+"""The surface itself: names, arguments, values and defaults, to the letter, and what it costs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcp_serve.surface import SPECS
+from mcp_serve.wrong import explain
+
+pytestmark = pytest.mark.anyio
+
+ARGUMENTS = {
+    "sessions_list": "query project source status since until end_reason min_messages max_messages "
+    "order limit cursor detail",
+    "sessions_read": "session before after around roles view max_chars limit cursor detail",
+    "sessions_search": "query session project source status since until roles mode per limit "
+    "cursor detail",
+    "sessions_stats": "deep",
+    "routes_list": "query platform state limit cursor",
+    "events_wait": "cursor session timeout_s limit",
+    "sessions_edit": "session title archived pinned reopen",
+    "sessions_finalize": "sessions what reason start_new project source older_than_days plan",
+    "sessions_compress": "session plan summary method shape keep_last",
+    "sessions_prune": "what sessions project source older_than_days end_reason min_messages "
+    "max_messages plan",
+    "sessions_restore": "batch plan limit cursor",
+}
+LIMITS = {
+    "sessions_list": (20, 100),
+    "sessions_read": (50, 200),
+    "sessions_search": (20, 100),
+    "routes_list": (50, 200),
+    "events_wait": (100, 500),
+    "sessions_restore": (20, 100),
+}
+VALUES = {
+    ("sessions_list", "status"): ["open", "ended", "archived", "all"],
+    ("sessions_list", "order"): ["recent", "started", "size"],
+    ("sessions_list", "detail"): ["concise", "detailed"],
+    ("sessions_read", "view"): ["live", "full"],
+    ("sessions_search", "mode"): ["words", "substring"],
+    ("sessions_search", "per"): ["conversation", "message"],
+    ("routes_list", "state"): [
+        "active",
+        "suspended",
+        "resume_pending",
+        "expired",
+        "stale",
+        "dangling",
+    ],
+    ("sessions_prune", "what"): [
+        "sessions",
+        "ghosts",
+        "routes",
+        "orphans",
+        "index",
+        "trash",
+        "all",
+    ],
+    ("sessions_finalize", "what"): ["sessions", "expired", "orphaned", "abandoned"],
+    ("sessions_compress", "method"): ["summary", "extractive"],
+    ("sessions_compress", "shape"): ["auto", "in_place", "continuation"],
+}
+REQUIRED = {
+    "sessions_read": ["session"],
+    "sessions_search": ["query"],
+    "sessions_edit": ["session"],
+}
+HINTS = {  # changes, destructive
+    "sessions_edit": (True, False),
+    "sessions_finalize": (True, False),
+    "sessions_compress": (True, False),
+    "sessions_prune": (True, True),
+    "sessions_restore": (True, False),
+}
+
+
+@pytest.fixture(name="tools")
+async def _tools(client):
+    return {tool.name: tool for tool in (await client.list_tools()).tools}
+
+
+async def test_every_argument_is_that_of_the_surface(tools):
+    listed = {name: sorted(tool.input_schema["properties"]) for name, tool in tools.items()}
+    assert listed == {n: sorted([*args.split(), "profile"]) for n, args in ARGUMENTS.items()}
+
+
+async def test_what_is_required_and_that_nothing_else_is_taken(tools):
+    required = {n: tool.input_schema.get("required", []) for n, tool in tools.items()}
+    assert required == {name: REQUIRED.get(name, []) for name in ARGUMENTS}
+    assert all(tool.input_schema["additionalProperties"] is False for tool in tools.values())
+
+
+async def test_limits_and_values_are_those_of_the_surface(tools):
+    for name, (default, most) in LIMITS.items():
+        limit = tools[name].input_schema["properties"]["limit"]
+        assert (limit["default"], limit["minimum"], limit["maximum"]) == (default, 1, most)
+    for (name, argument), values in VALUES.items():
+        assert tools[name].input_schema["properties"][argument]["enum"] == values
+    timeout = tools["events_wait"].input_schema["properties"]["timeout_s"]
+    assert (timeout["default"], timeout["maximum"]) == (25, 50)
+    most = tools["sessions_read"].input_schema["properties"]["max_chars"]
+    assert (most["default"], most["minimum"], most["maximum"]) == (20_000, 1_000, 40_000)
+
+
+async def test_every_hint_is_set(tools):
+    for name, tool in tools.items():
+        changes, destructive = HINTS.get(name, (False, False))
+        hints = tool.annotations
+        assert hints.title
+        assert (hints.read_only_hint, hints.destructive_hint) == (not changes, destructive)
+        assert (hints.idempotent_hint, hints.open_world_hint) == (True, False)
+
+
+async def test_the_list_of_tools_is_small(tools):
+    """3,000 tokens at the four characters that one takes at the least."""
+    listed = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools.values()]
+    compact = (",", ":")
+    keys = ("name", "description", "inputSchema")
+    core = [{key: tool[key] for key in keys} for tool in listed]
+    whole = [{key: tool[key] for key in (*keys, "outputSchema")} for tool in listed]
+    assert len(json.dumps(core, separators=compact)) <= 12_000
+    assert len(json.dumps(whole, separators=compact)) <= 20_000
+    assert all(len(tool["description"]) < 2_000 for tool in listed)
+
+
+async def test_no_schema_refers_elsewhere_or_says_nothing(tools):
+    for tool in tools.values():
+        for schema in (tool.input_schema, tool.output_schema):
+            text = json.dumps(schema)
+            assert "$ref" not in text
+            assert schema["type"] == "object"
+            assert schema["properties"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_is_sent_is_validated_or_refused_in_words(spec, data):
+    names = st.sampled_from([*spec.arguments.model_fields, "nope", "__class__", ""])
+    sent = data.draw(st.dictionaries(names, JSON, max_size=4))
+    try:
+        spec.arguments.read(sent)
+    except Exception as error:  # noqa: BLE001 -- whatever it is has to be explained
+        said = explain(error, tuple(spec.arguments.model_fields))
+        assert said
+        assert len(said) < 2_500

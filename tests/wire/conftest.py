@@ -1,0 +1,132 @@
+"""The command as a client starts it: a real process, its standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.homes import fill, hermes_database
+
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", name="served_home")
+def _served_home(tmp_path_factory) -> Path:
+    """A Hermes home with conversations, which the tests of a module share."""
+    path: Path = tmp_path_factory.mktemp("home")
+    hermes_database(path / "state.db")
+    fill(path / "state.db", 6, 12)
+    return path
+
+
+def command(home: Path, *more: str) -> list[str]:
+    """Return the command line that serves a home."""
+    return [sys.executable, "-m", "mcp_serve.cli.main", "serve", "--home", str(home), *more]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return an environment in which nobody's real folders are touched."""
+    return dict(os.environ, HOME=str(home.parent), MCP_SESSIONS_STATE=str(home.parent / "state"))
+
+
+@pytest.fixture(scope="module", params=["auto", "legacy"], name="client")
+async def _client(request, served_home: Path):
+    """A client of the SDK in each era, with one process for the tests of a module."""
+    first, *rest = command(served_home)
+    server = StdioServerParameters(command=first, args=rest, env=environment(served_home))
+    async with Client(stdio_client(server), mode=request.param, cache=None) as client:
+        yield client
+
+
+class Raw:
+    """A process to which lines are written as they are."""
+
+    def __init__(self, home: Path, *more: str) -> None:
+        self.process = subprocess.Popen(
+            command(home, *more),
+            env=environment(home),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self._id = 0
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self._lines.put(line)
+
+    def send(self, message: Any) -> None:
+        """Write one line."""
+        text = message if isinstance(message, str) else json.dumps(message)
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def line(self) -> dict[str, Any]:
+        """Return the next line, which has to be one of the protocol."""
+        found: dict[str, Any] = json.loads(self._lines.get(timeout=30))
+        return found
+
+    def ask(self, method: str, *, meta: Any = None, **params: Any) -> dict[str, Any]:
+        """Send a request and return what answers it."""
+        self._id += 1
+        given = params | ({"_meta": meta} if meta else {})
+        self.send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": given})
+        while True:
+            found = self.line()
+            if found.get("id") == self._id:
+                return found
+
+    def begin(self, version: str = "2025-11-25") -> dict[str, Any]:
+        """Shake hands as an older client does."""
+        info = {"name": "raw", "version": "1"}
+        given = {"protocolVersion": version, "capabilities": {}, "clientInfo": info}
+        answer = self.ask("initialize", **given)
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer
+
+    def end(self, timeout: float = 30) -> int:
+        """End its input and return its exit code."""
+        self.process.stdin.close()
+        return self.process.wait(timeout)
+
+    def kill(self) -> None:
+        """End it however it is."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            stream.close()
+
+
+@contextmanager
+def raw(home: Path, *more: str) -> Iterator[Raw]:
+    """A process to which lines are written as they are."""
+    started = Raw(home, *more)
+    try:
+        yield started
+    finally:
+        started.kill()

@@ -1,0 +1,200 @@
+"""Over HTTP, in a process of its own: one door for all transports, and a graceful end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.wire.conftest import MODERN, command, environment
+
+TOKEN = "a-token-of-the-tests-and-of-nobody-else"
+
+
+@contextmanager
+def served(home, *more, token=TOKEN) -> Iterator[tuple[subprocess.Popen, int]]:
+    env = environment(home) | ({"MCP_SESSIONS_TOKEN": token} if token else {})
+    process = subprocess.Popen(
+        [*command(home), "--http", "--port", "0", *more],
+        env=env,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stderr.readline()
+        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)/mcp\n", line)
+        assert found, line + process.stderr.read()
+        yield process, int(found[1])
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module", name="port")
+def _port(served_home):
+    with served(served_home) as (_, port):
+        yield port
+
+
+def ask(port, method, path, body=None, token=TOKEN, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    if token:
+        sent["Authorization"] = f"Bearer {token}"
+    if body is not None:
+        sent |= {"Content-Type": "application/json"}
+        sent |= {"Accept": "application/json, text/event-stream"}
+    try:
+        connection.request(method, path, body=body, headers=sent)
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read(2000) if path != "/sse" else b""
+    finally:
+        connection.close()
+
+
+def initialize():
+    info = {"name": "raw", "version": "1"}
+    given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": given})
+
+
+PATHS = [("POST", "/mcp"), ("GET", "/sse"), ("POST", "/messages/"), ("GET", "/"), ("GET", "/x")]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
+def test_no_path_opens_without_the_token(port, method, path, token):
+    given = (token or "").encode().decode("latin-1")
+    status, headers, body = ask(port, method, path, initialize(), token=given)
+    assert (status, headers["WWW-Authenticate"][:6]) == (401, "Bearer")
+    assert b"session" not in body
+
+
+def test_health_says_one_thing_and_wants_no_token(port):
+    status, _, body = ask(port, "GET", "/health", token=None)
+    assert (status, json.loads(body)) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/", "/health"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil:80", ""]
+)
+def test_another_name_is_refused(port, path, host):
+    assert ask(port, "GET", path, Host=host)[0] == 421
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/", "/health"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost.evil", "file://"]
+)
+def test_a_foreign_page_is_refused(port, path, origin):
+    assert ask(port, "GET", path, Origin=origin)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:80", "127.0.0.1"])
+def test_a_name_of_this_machine_is_known(port, host):
+    assert ask(port, "GET", "/health", Host=host)[0] == 200
+
+
+def test_a_body_that_is_too_large_is_refused(port):
+    assert ask(port, "POST", "/mcp", "x" * 5_000_000)[0] == 413
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("way", ["streamable", "sse"])
+async def test_a_client_of_each_era_calls_over_both(port, mode, way):
+    given = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx2.AsyncClient(headers=given) as http_client:
+        if way == "sse":
+            transport = sse_client(f"http://127.0.0.1:{port}/sse", headers=given)
+        else:
+            address = f"http://127.0.0.1:{port}/mcp"
+            transport = streamable_http_client(address, http_client=http_client)
+        async with Client(transport, mode=mode) as client:
+            listed = (await client.call_tool("sessions_list", {"limit": 2})).structured_content
+            assert len(listed["sessions"]) == 2
+            assert len((await client.list_tools()).tools) == 11
+
+
+def test_it_ends_gracefully_with_a_stream_open(served_home):
+    listen = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "subscriptions/listen",
+        "params": {"_meta": MODERN, "notifications": {"toolsListChanged": True}},
+    }
+    with served(served_home) as (process, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        headers = {
+            "Authorization": f"Bearer {TOKEN}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "subscriptions/listen",
+        }
+        connection.request("POST", "/mcp", json.dumps(listen), headers)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read(500)
+        assert b"acknowledged" in answer.read1(2000)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        connection.close()
+        assert process.stderr.read() == ""
+
+
+def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {name: value for name, value in environment(home).items() if name != "MCP_SESSIONS_TOKEN"}
+    with served(home, "--read-only", token=None) as (_, port):
+        verb = command(home)
+        verb[verb.index("serve")] = "doctor"
+        done = subprocess.run(
+            [*verb, "--token"], env=env, capture_output=True, text=True, check=True
+        )
+        token = done.stdout.strip()
+        assert ask(port, "POST", "/mcp", initialize(), token=token)[0] == 200
+    kept = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert {path.name for path in kept} == {"token", "home.json"}
+    (file,) = [path for path in kept if path.name == "token"]
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
+    assert not list(home.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--host", "0.0.0.0"], "--allow-host"),
+        (["--host", "0.0.0.0", "--no-token", "--allow-host", "x"], "--no-token is for loopback"),
+        (["--port", "99999"], "nobody can listen"),
+    ],
+)
+def test_an_open_door_is_refused(served_home, more, said):
+    done = subprocess.run(
+        [*command(served_home), "--http", *more],
+        env=environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_loopback_may_do_without_a_token(served_home):
+    with served(served_home, "--no-token") as (_, port):
+        assert ask(port, "POST", "/mcp", initialize(), token=None)[0] == 200

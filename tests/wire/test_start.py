@@ -1,0 +1,45 @@
+"""What is loaded before the first answer: the SDK, and nothing that is ours but the door."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+LOADED = """
+import json, sys
+from mcp.server.mcpserver import MCPServer
+MCPServer("bare")
+import pydantic
+bare = {name.split(".")[0] for name in sys.modules}
+from mcp_serve.served import Options, Served
+from mcp_serve import server
+server.create(Served(Options(home=sys.argv[1])))
+ours = [name for name in sys.modules if name.split(".")[0] in ("mcp_serve", "session_core")]
+theirs = {name.split(".")[0] for name in sys.modules} - bare - {"mcp_serve", "session_core"}
+print(json.dumps([sorted(ours), sorted(theirs)]))
+"""
+
+
+def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    ours, theirs = json.loads(done.stdout)
+    assert ours == [
+        "mcp_serve",
+        "mcp_serve.sdk",
+        "mcp_serve.served",
+        "mcp_serve.server",
+        "mcp_serve.subscriptions",
+        "session_core",
+        "session_core.errors",
+        "session_core.home",
+    ]
+    assert theirs == []
+
+
+def test_the_bare_command_and_its_help_load_no_sdk():
+    said = "import sys; from mcp_serve.cli import main; print('mcp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

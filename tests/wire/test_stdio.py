@@ -1,0 +1,180 @@
+"""Over standard input and output, in a process of its own, as every client starts it."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import anyio
+import pytest
+
+from session_core import SessionDB
+from tests.wire.conftest import MODERN, raw
+
+pytestmark = pytest.mark.anyio
+
+READING = [
+    "sessions_list",
+    "sessions_read",
+    "sessions_search",
+    "sessions_stats",
+    "routes_list",
+    "events_wait",
+]
+
+
+async def test_the_reading_tools_come_first_and_in_order(client):
+    tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools][:6] == READING
+
+
+async def test_a_conversation_is_found_and_read(client):
+    found = await client.call_tool("sessions_search", {"query": "deploy script", "limit": 1})
+    (hit,) = found.structured_content["hits"]
+    given = {"session": hit["session_id"], "around": hit["message_id"], "limit": 3}
+    page = (await client.call_tool("sessions_read", given)).structured_content
+    assert hit["message_id"] in [message["id"] for message in page["messages"]]
+
+
+async def test_a_commit_of_another_process_is_heard(client, served_home):
+    start = (await client.call_tool("events_wait", {"timeout_s": 0})).structured_content
+    heard = {}
+
+    async def wait():
+        given = {"cursor": start["cursor"], "timeout_s": 30}
+        heard.update((await client.call_tool("events_wait", given)).structured_content)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        with SessionDB(served_home / "state.db") as db:
+            create = {"source": "cli"}
+            await anyio.to_thread.run_sync(
+                lambda: db.append_message("live", "user", "news", create=create)
+            )
+    assert "news" in [event.get("text") for event in heard["events"]]
+
+
+async def test_a_hundred_calls_at_once_are_all_answered(client):
+    answers = []
+
+    async def ask(number):
+        given = {"query": "deploy"} if number % 2 else {"query": "数据"}
+        answers.append(await client.call_tool("sessions_search", given))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(ask, number)
+    assert [answer.is_error for answer in answers] == [False] * 100
+
+
+async def test_waiting_keeps_nobody_else_waiting(client):
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(client.call_tool, "events_wait", {"timeout_s": 50})
+        with anyio.fail_after(20):
+            assert not (await client.call_tool("sessions_list", {})).is_error
+        tasks.cancel_scope.cancel()
+
+
+def test_who_it_is_is_said_in_both_eras(served_home):
+    with raw(served_home) as process:
+        modern = process.ask("server/discover", meta=MODERN)["result"]
+        assert "sessions_search" in modern["instructions"]
+    with raw(served_home) as process:
+        legacy = process.begin()["result"]
+        assert legacy["serverInfo"]["name"] == "mcp-sessions"
+        assert legacy["serverInfo"]["version"]
+        assert "sessions_search" in legacy["instructions"]
+
+
+def test_the_end_of_the_input_ends_it(served_home):
+    with raw(served_home) as process:
+        process.begin()
+        process.ask("tools/call", name="sessions_list", arguments={})
+        assert process.end() == 0
+        assert process.process.stderr.read() == ""
+
+
+def test_it_ends_while_somebody_waits(served_home):
+    with raw(served_home) as process:
+        process.begin()
+        process.ask("tools/call", name="sessions_list", arguments={})
+        given = {"name": "events_wait", "arguments": {"timeout_s": 50}}
+        process.send({"jsonrpc": "2.0", "id": 99, "method": "tools/call", "params": given})
+        began = time.monotonic()
+        process.end()
+        assert time.monotonic() - began < 25
+
+
+def test_garbage_harms_nothing(served_home):
+    with raw(served_home) as process:
+        process.begin()
+        for line in ("garbage", "[]", "{}", '{"jsonrpc":"2.0"}', "\x00", "[" * 5000, '"x"'):
+            process.send(line)
+        answer = process.ask("tools/call", name="sessions_list", arguments={})
+        assert answer["result"]["structuredContent"]["sessions"]
+
+
+def test_a_request_before_the_handshake_is_refused(served_home):
+    with raw(served_home) as process:
+        assert process.ask("tools/list")["error"]["code"] == -32602
+        assert process.begin()["result"]
+
+
+def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
+    with raw(served_home) as process:
+        process.begin()
+        error = process.ask("tools/call", name="sessions_delete", arguments={})["error"]
+        assert error["code"] == -32602
+        assert "sessions_list" in error["message"]
+
+
+def test_where_there_is_no_home_it_says_so(tmp_path):
+    missing = tmp_path / "nowhere" / "home"
+    with raw(missing) as process:
+        process.begin()
+        listed = process.ask("tools/call", name="sessions_list", arguments={})["result"]
+        assert listed["structuredContent"] == {"sessions": [], "next_cursor": None}
+        report = process.ask("tools/call", name="sessions_stats", arguments={})["result"]
+        findings = report["structuredContent"]["findings"]
+        assert findings[-1]["code"] == "no_database"
+        assert str(missing) in findings[-1]["what"]
+        process.end()
+    assert not missing.exists()
+
+
+def test_a_profile_that_is_not_there_stops_the_start(served_home):
+    with raw(served_home, "--profile", "work") as process:
+        assert process.process.wait(30) == 3
+        assert "no profile 'work'" in process.process.stderr.read()
+
+
+def test_profiles_are_told_apart(tmp_path):
+    root = tmp_path / "root"
+    for name, folder in (("default", root), ("work", root / "profiles" / "work")):
+        folder.mkdir(parents=True, exist_ok=True)
+        with SessionDB(folder / "state.db") as db:
+            db.append_message("s1", "user", f"of {name}", create={"source": "cli"})
+    with raw(root, "--all-profiles") as process:
+        process.begin()
+        for given, name in (({}, "default"), ({"profile": "work"}, "work")):
+            answer = process.ask("tools/call", name="sessions_list", arguments=given)
+            (row,) = answer["result"]["structuredContent"]["sessions"]
+            assert (row["profile"], row["preview"]) == (name, f"of {name}")
+
+
+def test_a_read_only_server_writes_nothing(tmp_path):
+    home, state = tmp_path / "home", tmp_path / "state"
+    home.mkdir()
+    with SessionDB(home / "state.db") as db:
+        db.append_message("s1", "user", "hello", create={"source": "cli"})
+    with raw(home, "--read-only") as process:
+        process.begin()
+        names = [tool["name"] for tool in process.ask("tools/list")["result"]["tools"]]
+        assert names == READING
+        for name in ("sessions_list", "sessions_stats", "routes_list"):
+            answer = process.ask("tools/call", name=name, arguments={})
+            assert answer["result"].get("isError", False) is False, json.dumps(answer)
+        process.end()
+    assert {path.name for path in home.iterdir()} <= {"state.db", "state.db-shm", "state.db-wal"}
+    assert not state.exists()
