@@ -10,7 +10,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from session_core.errors import Busy
@@ -52,13 +52,19 @@ def write_new(
     prefix: str,
     mode: int,
     times_ns: tuple[int, int] | None = None,
+    owner: Sequence[int] | None = None,
 ) -> None:
     """Write a file as `write_atomic` does, where there is none; with these times.
+
+    It is that `owner`'s, a user and a group, where the system lets us give it away.
 
     Raises:
         FileExistsError: something has its name, and stays as it is.
     """
     with _written(path.parent, parts, prefix, mode) as begun:
+        if owner is not None and hasattr(os, "chown"):
+            with contextlib.suppress(OSError):
+                os.chown(begun, *owner)
         if times_ns is not None:
             os.utime(begun, ns=times_ns)
         _place(begun, path)

@@ -343,6 +343,8 @@ class Images:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     shared: bool = False
+    at: object = field(default=None, compare=False, repr=False)
+    """Until when its database knows that they are as they were; None where it does not."""
 
     def pack(self) -> list[Any]:
         """Return it as JSON in which bytes may stand."""

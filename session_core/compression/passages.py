@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from session_core.compression import facts, sentences, summaries
 from session_core.compression.facts import Fact
+from session_core.compression.forms import template
 from session_core.compression.patterns import FENCE, SHELLS
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
@@ -31,7 +32,6 @@ _PASTED_ALIKE = 4
 _SCRIPT_KEYS = frozenset(("command", "cmd", "commands", "script", "shell", "bash"))
 _LEAVES_DEPTH = 8
 
-_VARIABLE = re.compile(r"[^\W\d]{0,30}\d\w*")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARK = re.compile("|".join(summaries.REDACTION_MARKS), re.IGNORECASE)
 _OF_DATA = re.compile(r"[0/\\=_|]")
@@ -48,11 +48,6 @@ class Passage:
     template: str = ""
     repeated: int = 1
     section: str | None = None
-
-
-def template(text: str) -> str:
-    """Return a text with all that varies in lines of one form made equal."""
-    return _VARIABLE.sub("0", text)
 
 
 def said(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:

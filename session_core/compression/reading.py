@@ -1,8 +1,8 @@
 """What is read of a range of messages, as passages: once, for a summary and for what is said of it.
 
 The work is bounded: of a very long range people are read first, then calls, the assistant and
-results, the newest of each before the older. What a result says again and again is passed over
-after the first few times, unless it names what those who talk name too.
+results, the newest of each before the older. A line that a result says again, perhaps at another
+time, is read once, and of lines of one form the first few, unless those who talk name them too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from session_core.compression import facts, passages, shapes, summaries
+from session_core.compression import facts, forms, passages, shapes, summaries
 from session_core.compression.passages import Passage, Speaker
+from session_core.compression.patterns import STAMP
 from session_core.compression.shapes import Message
 from session_core.state.content import plain_text
 
@@ -109,7 +110,7 @@ def _without_results(content: object) -> object:
 def _count_templates(reading: Reading) -> None:
     counts: Counter[str] = Counter()
     for passage in reading.passages:
-        passage.template = passages.template(passage.text)
+        passage.template = forms.template(passage.text)
         counts[passage.template] += 1
     for passage in reading.passages:
         passage.repeated = counts[passage.template]
@@ -125,9 +126,15 @@ def _note_names(reading: Reading) -> None:
 
 def _brought(text: str, place: int, named: set[str]) -> list[Passage]:
     seen: Counter[str] = Counter()
+    once: set[str] = set()
     found: list[Passage] = []
     for _, line in facts.lines(passages.unpacked(text)):
-        form = passages.template(line)
+        stamp = STAMP.match(line)
+        told = line[stamp.end() :] if stamp else line
+        if told in once:
+            continue
+        once.add(told)
+        form = forms.template(line)
         seen[form] += 1
         if seen[form] <= READ_OF_EACH or not named.isdisjoint(_STEMS.split(line)):
             for passage in passages.listed(line, "result", place):

@@ -13,18 +13,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from session_core.compression import forms
 from session_core.compression.facts import Fact
 from session_core.compression.passages import Passage
 from session_core.compression.reading import READ_OF_EACH, Reading
 
 NAMED = frozenset(("path", "url", "identifier", "number"))
 
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_LETTERS = re.compile(r"[^\W\d_]+")
-_MIXED = re.compile(r"\w{2,}")
 _NAME_RUN = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"\d+")
-_TOKEN = re.compile(r"[^\W\d_]+|[^\w\s]")
 _CODE = re.compile(r"[(){};=]")
 _ITEM = re.compile(r"\s*(?:[-*>|#☐]|\d{1,3}[.)]\s)")
 
@@ -88,7 +85,7 @@ def _of_line(passage: Passage) -> float:
     text = passage.text
     odds = _BROUGHT.base if passage.facts else _BROUGHT.base + _BROUGHT.factless
     odds += _ERROR * any(fact.kind == "error" for fact in passage.facts)
-    odds += _PER_WORD * min(len(_WORD.findall(text)), _WORDS_MOST)
+    odds += _PER_WORD * min(forms.words(text), _WORDS_MOST)
     odds += _PER_DIGIT * sum(map(len, _DIGITS.findall(text))) / len(text)
     return odds + _SIGNS * len(_CODE.findall(text)) / len(text)
 
@@ -118,13 +115,13 @@ def _repetition(
     passages: Sequence[Passage], odds: _Odds
 ) -> tuple[dict[int, float], dict[int, float]]:
     """Return what it takes away that others have the form, or all the words, of each passage."""
-    forms = [form(passage.text) for passage in passages]
+    shapes = [forms.form(passage.text) for passage in passages]
     often: Counter[str] = Counter()
     same: Counter[str] = Counter()
-    for passage, own in zip(passages, forms, strict=True):
+    for passage, own in zip(passages, shapes, strict=True):
         often[own] += _weight(passage)
         same[passage.template or passage.text] += _weight(passage)
-    pairs = list(zip(passages, forms, strict=True))
+    pairs = list(zip(passages, shapes, strict=True))
     return (
         {id(one): odds.form * math.log(max(often[own] / _TWICE, 1)) for one, own in pairs},
         {id(one): odds.same * math.log(max(same[one.template or one.text], 1)) for one, _ in pairs},
@@ -134,11 +131,6 @@ def _repetition(
 def _weight(passage: Passage) -> int:
     """Return for how many lines a passage stands: of a result only the first alike are read."""
     return max(passage.repeated // READ_OF_EACH, 1) if passage.speaker == "result" else 1
-
-
-def form(text: str) -> str:
-    """Return a text with each word, number and mixture of them made equal."""
-    return _MIXED.sub("x", _DIGITS.sub("0", _LETTERS.sub("a", text)))
 
 
 def name_form(fact: Fact) -> str:
@@ -175,7 +167,7 @@ def _by_place(passages: Iterable[Passage]) -> Iterable[list[Passage]]:
 
 def _common(group: Sequence[Passage]) -> Iterator[float]:
     """Yield which part of the words and signs of each line is in other lines beside it, too."""
-    tokens = [set(_TOKEN.findall(passage.template)) for passage in group]
+    tokens = [forms.tokens(passage.template) for passage in group]
     often: Counter[str] = Counter()
     for passage, own in zip(group, tokens, strict=True):
         for token in own:

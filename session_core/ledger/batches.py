@@ -9,7 +9,7 @@ from typing import Any
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.file import PACKAGE, File
-from session_core.ledger.packing import unpack
+from session_core.ledger.packing import DIGEST_BYTES, digest, unpack
 from session_core.ledger.records import Batch, Emptied, Kept, Step
 from session_core.ledger.shelf import Shelf, encode, handle_of, missing
 from session_core.models import Page
@@ -22,10 +22,13 @@ SQL = blocks.load("batches", PACKAGE)
 KEPT_S = 30 * 86_400.0
 """How long what was removed or rewritten can be brought back."""
 
-_RIPE = "emptied_at IS NULL AND count > 0 AND NOT underway AND {when}"
+_RIPE = (
+    f"emptied_at IS NULL AND count > 0 AND NOT underway AND NOT {SQL['is_applied']} AND {{when}}"
+)
+_EARLY = _RIPE.format(when=f"NOT {SQL['has_halves']} AND {{when}}")
 _EXPIRED = _RIPE.format(when="expires_at <= :now")
-_OLD = _RIPE.format(when="at <= :now - :older_than_s")
-_NAMED = _RIPE.format(when="id IN (SELECT value FROM json_each(:batches))")
+_OLD = _EARLY.format(when="at <= :now - :older_than_s")
+_NAMED = _EARLY.format(when="id IN (SELECT value FROM json_each(:batches))")
 _FIRST = 1 << 62
 
 
@@ -88,6 +91,17 @@ class Batches(Shelf):
             NotFound: there is none.
         """
         return self._file.read(lambda rows: step_of(rows, step_id))
+
+    def tried(self, step_id: str) -> Any:
+        """Return what the last undo of a step came to, None where there was none."""
+        found = self._file.read(lambda rows: rows.value(SQL["get_tried"], (step_id,)))
+        return json.loads(found or "null")
+
+    def holder(self, session_id: str) -> str | None:
+        """Return the last batch that has removed a session, and can bring it back."""
+        values = {"session": session_id, "now": self._clock()}
+        found = self._file.read(lambda rows: rows.value(SQL["get_holder"], values))
+        return None if found is None else str(found)
 
     def trash(self, step_id: str) -> Iterator[Kept]:
         """Return what a step has kept, one by one, in the order in which it was kept.
@@ -164,11 +178,17 @@ class Batches(Shelf):
 
     def _pieces(self, step: Step) -> Iterator[bytes]:
         file = self._trash_file(step.location)
+        digests = self._file.read(lambda rows: rows.value(SQL["get_digests"], (step.id,))) or b""
         for position in range(step.chunks):
             at = (step.id, position)
             piece = file.read(lambda rows, at=at: rows.value(SQL["get_piece"], at))  # type: ignore[misc]
             if piece is None:
                 raise Corrupt(f"the trash of step {step.id} is not whole; it cannot be restored")
+            if digest(piece) != digests[position * DIGEST_BYTES :][:DIGEST_BYTES]:
+                raise Corrupt(
+                    f"the trash of step {step.id} is damaged, or somebody has changed it; it "
+                    "cannot be restored"
+                )
             yield piece
 
 

@@ -19,11 +19,37 @@ SELECT * FROM steps WHERE batch = ? AND state = 'done' ORDER BY number
 -- name: get_step
 SELECT * FROM steps WHERE id = ?
 
+-- name: get_tried
+SELECT result FROM steps WHERE undoes = ? AND state = 'done' ORDER BY number DESC LIMIT 1
+
+-- name: get_holder
+SELECT steps.batch FROM steps JOIN batches ON batches.id = steps.batch,
+    json_each(steps.result, '$.sessions') AS gone
+WHERE steps.state = 'done' AND steps.undone_at IS NULL AND batches.emptied_at IS NULL
+    AND batches.expires_at > :now AND gone.value = :session
+ORDER BY steps.number DESC LIMIT 1
+
 -- name: get_piece
 SELECT data FROM trash WHERE step = ? AND position = ?
 
+-- name: get_digests
+SELECT digests FROM steps WHERE id = ?
+
 -- name: count_bytes
 SELECT coalesce(sum(bytes), 0) FROM steps
+
+-- name: is_applied
+EXISTS (SELECT 1 FROM plans
+        WHERE plans.batch = summed_batches.id AND plans.state = 'applying'
+            AND plans.expires_at > :now)
+
+-- name: has_halves
+EXISTS (SELECT part.key FROM steps, json_each(steps.result, '$.after') AS part
+        WHERE steps.batch = summed_batches.id AND steps.state = 'done'
+            AND steps.undone_at IS NULL
+        EXCEPT
+        SELECT gone.value FROM steps, json_each(steps.result, '$.sessions') AS gone
+        WHERE steps.batch = summed_batches.id AND steps.state = 'done')
 
 -- name: count_ripe
 SELECT count(*) FROM summed_batches WHERE {ripe}

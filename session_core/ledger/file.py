@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from session_core import driver
-from session_core.errors import Corrupt, InvalidInput, SessionError, Unsupported
+from session_core.errors import Corrupt, Denied, InvalidInput, SessionError, Unsupported
 from session_core.ledger.folder import refusals
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle, file_uri, translate
@@ -31,6 +31,7 @@ _APPLICATION = 1_835_234_163
 _VERSION = 1
 _LONG_LOG_BYTES = 4 << 20
 _WAIT_S = 1.0
+_OTHERS_WRITE = 0o022
 
 
 class File:
@@ -141,6 +142,8 @@ class File:
         with refusals(path), suppress(FileExistsError):
             # Nobody can have a connection to a file that this call itself brings into being.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with refusals(path):
+            _require_own(path)
         handle = _connect(path, "rw")
         try:
             if handle.value("PRAGMA journal_mode") != "wal":
@@ -186,6 +189,21 @@ class File:
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.connection.close()
+
+
+def _require_own(path: Path) -> None:
+    """Refuse a file that was put there for us, or that others could write; close it to readers."""
+    if not hasattr(os, "geteuid"):
+        return
+    folder, found = path.parent.stat(), path.stat()
+    trusted = {0, os.geteuid(), *(() if folder.st_mode & _OTHERS_WRITE else (folder.st_uid,))}
+    if not {found.st_uid, path.lstat().st_uid} <= trusted:
+        raise Denied(f"{path} is somebody else's file; move it away, or name another folder")
+    if found.st_mode & _OTHERS_WRITE:
+        raise Denied(f"others may write {path}; move it away if it is not yours, else chmod 600 it")
+    if found.st_mode & 0o077:
+        with suppress(OSError):  # a disk without modes
+            path.chmod(0o600)
 
 
 def _connect(path: Path, mode: str) -> Handle:

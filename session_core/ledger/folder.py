@@ -19,7 +19,7 @@ from typing import Any
 
 from session_core import _files
 from session_core.errors import Denied, SessionError, StorageError, StorageFull
-from session_core.home import state_root
+from session_core.home import looks_like_hermes, state_root
 
 HERMES = "hermes"
 """What a home of Hermes is known as, which has no name of its own."""
@@ -74,9 +74,12 @@ class StateFolder:
         """Return the folder, which is there when this returns, durable, and its owner's alone.
 
         Raises:
-            Denied: it may not be made.
+            Denied: it may not be made, or would be in a home of Hermes.
             StorageFull: there is no room for it.
         """
+        # Another folder with a database of ours in it may be anybody's, also the user's own.
+        if self._home == HERMES or looks_like_hermes(self.db_path.parent):
+            self.require_outside(self.root, "set MCP_SESSIONS_STATE to a folder that is not")
         with refusals(self.root):
             here = self._here()
             there = self._bound(here)
@@ -90,6 +93,16 @@ class StateFolder:
                 _write(wanted)
         self._found, self._seen = folder, (here.device, here.inode)
         return folder
+
+    def require_outside(self, folder: Path, instead: str) -> None:
+        """Refuse a folder in the home, whose copies and exports would have what is kept in there.
+
+        Raises:
+            Denied: it is in there; the message says what to do instead.
+        """
+        home = Path(os.path.realpath(self.db_path.parent))
+        if Path(os.path.realpath(folder)).is_relative_to(home):
+            raise Denied(f"{folder} is in the home {home}, where nothing is kept; {instead}")
 
     def _here(self) -> Bound:
         device, inode = _identity(self.db_path)

@@ -16,7 +16,7 @@ from session_core import processes
 from session_core.errors import Conflict, NotFound, SessionError
 from session_core.ledger.batches import Batches, as_step, batch_of, delete_pieces, step_of
 from session_core.ledger.file import PACKAGE
-from session_core.ledger.packing import Packed, pack
+from session_core.ledger.packing import Packed, digest, pack
 from session_core.ledger.plans import claim_members, release_members
 from session_core.ledger.records import Kept, Step
 from session_core.ledger.shelf import encode
@@ -63,6 +63,7 @@ class Journal(Batches):
             "location": location,
             "chunks": len(here),
             "bytes": sum(map(len, here)),
+            "digests": b"".join(map(digest, here)),
             "pid": pid,
             "started_at": started_at,
         }
@@ -73,14 +74,15 @@ class Journal(Batches):
     def _write_rest(
         self, step_id: str, location: str | None, pieces: Iterator[bytes], *, written: int
     ) -> None:
-        file, count, size = self._trash_file(location), 0, 0
+        file, count, size, digests = self._trash_file(location), 0, 0, bytearray()
         try:
             for count, piece in enumerate(pieces, 1):
                 size += len(piece)
+                digests += digest(piece)
                 at = (step_id, count - 1, piece)
                 if count > written:
                     file.write(lambda rows, at=at: rows.run(SQL["add_piece"], at))  # type: ignore[misc]
-            self._file.write(lambda rows: _prepared(rows, step_id, count, size))
+            self._file.write(lambda rows: _prepared(rows, step_id, count, size, bytes(digests)))
         except BaseException:
             with suppress(SessionError):
                 self.give_up(step_id)
@@ -156,8 +158,8 @@ def _begin(
         rows.run(SQL["add_piece"], (row["id"], 0, piece))
 
 
-def _prepared(rows: Handle, step_id: str, chunks: int, size: int) -> None:
-    if not rows.run(SQL["prepare_step"], (chunks, size, step_id)):
+def _prepared(rows: Handle, step_id: str, chunks: int, size: int, digests: bytes) -> None:
+    if not rows.run(SQL["prepare_step"], (chunks, size, digests, step_id)):
         raise Conflict(f"step {step_id} was given up by another process; plan it again")
 
 

@@ -1,15 +1,17 @@
 -- name: begin_step
 INSERT INTO steps
-    (id, batch, state, at, members, count, undoes, location, chunks, bytes, pid, started_at)
+    (id, batch, state, at, members, count, undoes, location, chunks, bytes, digests, pid,
+     started_at)
 VALUES
-    (:id, :batch, :state, :at, :members, :count, :undoes, :location, :chunks, :bytes, :pid,
-     :started_at)
+    (:id, :batch, :state, :at, :members, :count, :undoes, :location, :chunks, :bytes, :digests,
+     :pid, :started_at)
 
 -- name: add_piece
 INSERT INTO trash (step, position, data) VALUES (?, ?, ?)
 
 -- name: prepare_step
-UPDATE steps SET state = 'prepared', chunks = ?, bytes = ? WHERE id = ? AND state = 'writing'
+UPDATE steps SET state = 'prepared', chunks = ?, bytes = ?, digests = ?
+WHERE id = ? AND state = 'writing'
 
 -- name: get_plan_of_open_batch
 SELECT plan FROM batches
@@ -17,14 +19,16 @@ WHERE id = ? AND emptied_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.batch = batches.id AND undone_at IS NOT NULL)
 
 -- name: is_being_undone
-SELECT EXISTS (SELECT 1 FROM steps WHERE undoes = ? AND state <> 'never')
+SELECT EXISTS (SELECT 1 FROM steps WHERE undoes = ? AND state <> 'never'
+               AND json_extract(result, '$.left') IS NULL)
 
 -- name: finish_step
 UPDATE steps SET state = 'done', marked = 1, result = :result, ended_at = :now
 WHERE id = :id AND state = 'prepared'
 
 -- name: undo_step
-UPDATE steps SET undone_at = :now WHERE id = (SELECT undoes FROM steps WHERE id = :id)
+UPDATE steps SET undone_at = :now
+WHERE id = (SELECT undoes FROM steps WHERE id = :id AND json_extract(result, '$.left') IS NULL)
 
 -- name: undo_batch
 UPDATE batches SET undone_at = :now

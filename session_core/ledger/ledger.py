@@ -31,8 +31,12 @@ class Ledger(Plans, Journal):
     safe to share between threads, and not to be used across a fork.
     """
 
-    def audit(self, client: str, what: str, plan: str | None, counts: Any) -> None:
-        """Note who has changed what; what was noted of a plan already is not noted again."""
+    def audit(self, client: str | None, what: str, plan: str | None, counts: Any) -> None:
+        """Note who has changed what; what was noted of a plan already is not noted again.
+
+        Where the name of its kind and more is noted of it, that is so far: what the same client
+        notes next takes its place, without a client what the last one has noted.
+        """
         line = {
             "at": self._clock(),
             "client": client,
@@ -40,7 +44,9 @@ class Ledger(Plans, Journal):
             "plan": plan,
             "counts": encode(counts),
         }
-        self._file.write(lambda rows: rows.run(SQL["add_line"], line))
+        self._file.write(
+            lambda rows: rows.run(SQL["change_line"], line) or rows.run(SQL["add_line"], line)
+        )
 
     def audited(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
         """List what was noted, newest first."""

@@ -6,6 +6,7 @@ that are told apart by their first character.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from base64 import b64decode, b64encode
@@ -31,6 +32,14 @@ _LEVEL = 1
 _BYTES = "$bytes"
 _SUM_LENGTH = 8
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+DIGEST_BYTES = 32
+
+
+def digest(piece: bytes) -> bytes:
+    """Return by what a piece is known again, wherever it lies meanwhile."""
+    return hashlib.sha256(piece).digest()
 
 
 def pack(kept: Iterable[Kept]) -> Iterator[bytes]:

@@ -56,6 +56,7 @@ CREATE TABLE steps (
     location TEXT,
     chunks INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
+    digests BLOB NOT NULL DEFAULT x'',
     pid INTEGER NOT NULL,
     started_at REAL,
     marked INTEGER NOT NULL DEFAULT 0

@@ -95,6 +95,7 @@ class Shelf:
         """Return the file for new trash, None where that is the ledger itself."""
         if self._trash_dir is None:
             return None
+        self._folder.require_outside(self._trash_dir, "name a folder elsewhere for the trash")
         return str(self._trash_dir.absolute() / f"{self._folder.make().name}.db")
 
     def _trash_file(self, location: str | None) -> File:

@@ -11,12 +11,13 @@ from session_core.lifecycle.run import Run
 
 
 class AtWork:
-    """The runs by the keys of their chats, the one that began last at the end."""
+    """The runs by the keys of their chats, the one whose message came last at the end."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._runs: dict[str, list[Run]] = {}
         self._stopping = False
+        self._arrived = 0
 
     def keys(self) -> list[str]:
         """Return the chats in which somebody is at work."""
@@ -28,17 +29,31 @@ class AtWork:
         with self._changed:
             return list(self._runs.get(session_key, ()))
 
-    @contextmanager
-    def entered(self, run: Run) -> Iterator[None]:
-        """Be at work in a chat, in place of whoever is at work there already.
+    def arrived(self) -> int:
+        """Let a message come in; return its number, by which later ones are known.
 
         Raises:
             Denied: nobody begins any more.
         """
         with self._changed:
-            self.refuse_if_stopping()
-            self.supersede(run.session_key)
-            self._runs.setdefault(run.session_key, []).append(run)
+            self._refuse_if_stopping()
+            self._arrived += 1
+            return self._arrived
+
+    @contextmanager
+    def entered(self, run: Run) -> Iterator[None]:
+        """Be at work in a chat, in place of whoever is at work there on an earlier message.
+
+        Raises:
+            Denied: nobody begins any more.
+        """
+        with self._changed:
+            self._refuse_if_stopping()
+            runs = self._runs.setdefault(run.session_key, [])
+            runs.append(run)
+            runs.sort(key=lambda each: each.number)
+            for earlier in runs[:-1]:
+                earlier.superseded = True
         try:
             yield
         finally:
@@ -66,15 +81,9 @@ class AtWork:
         with self._changed:
             self._stopping = True
 
-    def refuse_if_stopping(self) -> None:
-        """Check that a turn may begin.
-
-        Raises:
-            Denied: it may not.
-        """
-        with self._changed:
-            if self._stopping:
-                raise Denied("shutting down; send the message again in a moment")
+    def _refuse_if_stopping(self) -> None:
+        if self._stopping:
+            raise Denied("shutting down; send the message again in a moment")
 
     def drain(self, wait_s: float) -> dict[str, list[Run]]:
         """Wait until nobody is at work; return who still is, superseded."""

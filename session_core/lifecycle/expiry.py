@@ -159,7 +159,12 @@ class ExpiryWatcher:
             and not self._store.is_session_expired(entry)
         )
 
+    def _is_left(self, session_key: str, session_id: str) -> bool:
+        entry = self._expired(session_key)
+        return entry is not None and entry.session_id == session_id
+
     def _prune(self) -> None:
+        self._failures = {where: n for where, n in self._failures.items() if self._is_left(*where)}
         if self._failures:
             return  # an old route may be one whose end is to be told yet
         now = self._clock()

@@ -55,6 +55,7 @@ class Run:
         self.told_end = False
         self.turn: Turn[Any] | None = None
         self.token: str | None = None
+        self.number = 0
         self._store = store
         self._db = db
         self._stored = db.get_session(self.session_id) is not None

@@ -12,9 +12,8 @@ from session_core.keys import platform_of
 from session_core.lifecycle.result import Agent, Factory, Reply, Result
 from session_core.lifecycle.run import Run
 from session_core.lifecycle.turns import Turns
-from session_core.models import SessionRow
 from session_core.routing.entries import SessionEntry
-from session_core.routing.recovery import RESUMABLE
+from session_core.routing.recovery import is_over
 from session_core.routing.store import SessionStore
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class SessionRuntime(Turns):
         if viewer and platform not in VIEWERS:
             return None
         self._cut_off(at_work)
-        if not _is_ended(row):
+        if not is_over(row):
             self._tell_end(session_key, session_id, platform, end_reason)
         self._leave(session_key)
         for run in at_work:
@@ -208,9 +207,11 @@ class SessionRuntime(Turns):
         asked it is told, better twice than never.
         """
         begins = None
+        with self._reporting("what was owed to the hooks is told later"):
+            self.store.tell_untold(session_key)
         with self._reporting(f"the session of {session_key} could be finalized a second time"):
             if self.store.peek_session_id(session_key) != session_id:
-                if _is_ended(self.db.get_session(session_id)):
+                if is_over(self.db.get_session(session_id)):
                     return
             elif self.store.claim_end(session_key, session_id):
                 begins = partial(_begin, self.store, session_key, session_id)
@@ -225,8 +226,12 @@ class SessionRuntime(Turns):
             self.store.set_end_told(session_key, session_id)
 
     def _mark(self, session_key: str) -> bool:
+        """Mark a chat as interrupted, unless the agents at work are where it is no more."""
         with self._reporting(f"{session_key} could not be marked as interrupted"):
-            return self.store.mark_resume_pending(session_key, _INTERRUPTED)
+            is_in = self._session_of(session_key, self.store.get(session_key))
+            at_work = (run for run in self._at_work.of(session_key) if not run.superseded)
+            if any(self.db.get_compression_tip(run.session_id) == is_in for run in at_work):
+                return self.store.mark_resume_pending(session_key, _INTERRUPTED)
         return False
 
     def _unmark(self, session_key: str) -> None:
@@ -239,12 +244,6 @@ class SessionRuntime(Turns):
 
 def _begin(store: SessionStore, session_key: str, session_id: str, _: str) -> bool:
     return store.begin_end(session_key, session_id)
-
-
-def _is_ended(row: SessionRow | None) -> bool:
-    """Whether a session has ended for good, so that somebody has told it."""
-    closed = (*RESUMABLE, "compression")
-    return row is not None and row["ended_at"] is not None and row["end_reason"] not in closed
 
 
 def _refuse_in_a_loop(instead: str) -> None:

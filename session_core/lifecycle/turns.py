@@ -94,12 +94,12 @@ class Turns(Endings):
 
         From then on no watcher, of whatever process, ends the session in the middle of the turn.
         """
-        self._at_work.refuse_if_stopping()
+        number = self._at_work.arrived()
         token = new_token()
         entry = self.store.get_or_create_session(source, turn=token)
         try:
             run = Run(entry, self.store, self.db, source)
-            run.token = token
+            run.token, run.number = token, number
             self._tell_start(run, entry)
         except BaseException:
             self.store.drop_turn(entry.key, token)

@@ -124,13 +124,19 @@ class Applied:
 ProgressFn = Callable[[Applied], object]
 """Told every now and then what was done so far."""
 
+BackFn = Callable[["Restored"], object]
+"""The same of a restore."""
+
 StopFn = Callable[[], bool]
 """Asked between two steps whether to end there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Something that was not put back as it was, and why; the trash has it until it expires."""
+    """Something that was not put back as it was, and why; it stays in the trash.
+
+    The same restore tries it once more, until the trash expires.
+    """
 
     what: str
     why: str
@@ -147,4 +153,4 @@ class Restored:
     rows: int
     unfit: tuple[Unfit, ...]
     remaining: int
-    """How many steps are left."""
+    """How many steps were not tried yet."""

@@ -39,6 +39,7 @@ class Found:
     offset: int
     id: str
     parent: str | None
+    started_at: Any
     messages: int
     digest: str
     has_late: bool
@@ -137,7 +138,8 @@ def _found(line: Line, number: int, offset: int) -> Found:
     if not isinstance(session_id, str) or not session_id:
         raise InvalidInput("it has no id of a session")
     above = parent if isinstance(parent, str) else None
-    return Found(number, offset, session_id, above, count, line.digest, has_late)
+    began = row.get("started_at")
+    return Found(number, offset, session_id, above, began, count, line.digest, has_late)
 
 
 def _message(value: Any) -> Mapping[str, Any]:

@@ -25,6 +25,11 @@ OURS = "mcp_sessions"
 
 MESSAGES = "messages"
 
+OF_OTHERS = frozenset({"compression_locks", "session_turn_leases"})
+"""Tables that say who is at work in a session just now; they are not carried."""
+
+_OWN = frozenset({"sessions", MESSAGES})
+
 _BYTES, _RAW, _REAL = "$bytes", "$raw", "$real"
 _JSON = "tool_calls"
 
@@ -77,7 +82,7 @@ def images(carried: Any) -> list[Images]:
         InvalidInput: they are not what `table` has made.
     """
     try:
-        return [
+        found = [
             Images(
                 str(each["table"]),
                 tuple(map(str, each["columns"])),
@@ -88,11 +93,23 @@ def images(carried: Any) -> list[Images]:
         ]
     except (KeyError, TypeError) as error:
         raise InvalidInput(f"{OURS} is not what an export has there") from error
+    for image in found:
+        _check(image)
+    return found
 
 
 def text(value: Any) -> str:
     """Return the JSON of a value that stands in an export."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _check(image: Images) -> None:
+    """Refuse what no export has: rows that come otherwise or not at all, and rows of no shape."""
+    if image.table in _OWN | OF_OTHERS:
+        raise InvalidInput(f"{OURS} has rows of {image.table}, which no export has there")
+    width = len(image.columns)
+    if len(set(image.columns)) < width or any(len(row) != width for row in image.rows):
+        raise InvalidInput(f"{OURS} has rows of {image.table} that do not fit their columns")
 
 
 def _readable(column: str, value: str) -> Any:

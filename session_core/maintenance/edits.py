@@ -6,7 +6,7 @@ undo writes what they were wherever they are still as they were left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -193,10 +193,13 @@ def _is_so(name: str, stored: Any, wanted: Any) -> bool:
     return bool(stored) == bool(wanted) if name in _FLAGS else bool(stored == wanted)
 
 
-def _write(db: StateDatabase, changes: Iterable[Change]) -> None:
+def _write(db: StateDatabase, changes: Sequence[Change]) -> dict[str, Any]:
+    """Write changes; return at which revision those are that were reopened."""
     for change in changes:
         title = change.after.get("title")
         holder = None if title is None else db.get_session_by_title(title)
         if holder is not None and holder["id"] != change.key["id"]:
             raise Changed(f"title {title!r} was taken meanwhile; try again")
         change.write(db)
+    reopened = [each.key["id"] for each in changes if each.after.get("ended_at", 0) is None]
+    return {"reopened": {each: db.revision(each) for each in reopened}}

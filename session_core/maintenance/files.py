@@ -57,13 +57,13 @@ def keep(path: Path, home: Path) -> Iterator[Kept]:
             raise Changed(f"{path} is being written; plan again")
 
 
-def remove(head: Mapping[str, Any], home: Path) -> bool:
+def remove(head: Mapping[str, Any], home: Path, store: Path | None = None) -> bool:
     """Delete a file that is still as it was kept; say whether it is gone.
 
     Raises:
-        Denied: it may not be read or deleted.
+        Denied: it may not be read or deleted, or is no file of this home.
     """
-    path = home / head["name"]
+    path = _place(head, home, store)
     try:
         with refusals(path):
             if not _is_as_kept(path, head):
@@ -76,22 +76,31 @@ def remove(head: Mapping[str, Any], home: Path) -> bool:
     return True
 
 
-def put_back(head: Mapping[str, Any], rest: Iterator[Kept], home: Path) -> Back:
+def put_back(
+    head: Mapping[str, Any], rest: Iterator[Kept], home: Path, store: Path | None = None
+) -> Back:
     """Write a file whose pieces are next in what was kept; take exactly those.
 
     One that has its name by now stays: `present` where it is the same one, else `taken`.
 
     Raises:
         Corrupt: the pieces are not those of this file.
-        Denied: it may not be written.
+        Denied: it may not be written, or its place is neither in the home nor in the `store`.
     """
-    path = home / head["name"]
+    path = _place(head, home, store)
     pieces = _pieces(head, rest)
     with refusals(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         times = head["accessed_ns"], head["modified_ns"]
         try:
-            _files.write_new(path, pieces, prefix=PREFIX, mode=head["mode"], times_ns=times)
+            _files.write_new(
+                path,
+                pieces,
+                prefix=PREFIX,
+                mode=head["mode"],
+                times_ns=times,
+                owner=head.get("owner"),
+            )
         except FileExistsError:
             return "present" if _holds(path, head) else "taken"
     return "restored"
@@ -161,12 +170,13 @@ def _pieces(head: Mapping[str, Any], rest: Iterator[Kept]) -> Iterator[bytes]:
         raise Corrupt(f"what was kept of {head['name']} is not whole; it cannot be restored")
 
 
-def _stored(found: os.stat_result) -> dict[str, int]:
+def _stored(found: os.stat_result) -> dict[str, Any]:
     return {
         "bytes": found.st_size,
         "modified_ns": found.st_mtime_ns,
         "accessed_ns": found.st_atime_ns,
         "mode": stat.S_IMODE(found.st_mode) & _ORDINARY,
+        "owner": [found.st_uid, found.st_gid],
     }
 
 
@@ -179,6 +189,16 @@ def _digest(file: BinaryIO) -> str:
     while piece := file.read(_PIECE_BYTES):
         digest.update(piece)
     return digest.hexdigest()
+
+
+def _place(head: Mapping[str, Any], home: Path, store: Path | None) -> Path:
+    """Return where a file was, by what stands in the trash: nowhere else is anything touched."""
+    path = home / str(head["name"])
+    folder = Path(os.path.realpath(path.parent))
+    bounds = [Path(os.path.realpath(each)) for each in (home, store) if each is not None]
+    if ".." in path.parts or not any(folder.is_relative_to(each) for each in bounds):
+        raise Denied(f"{path} is no place for a file of this home; it is left as it is")
+    return path
 
 
 def _name(path: Path, home: Path) -> str:

@@ -6,7 +6,7 @@ is noted in the entries, since its own watcher would then skip its plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,6 +66,7 @@ class Finalize:
         what: str,
         start_new: bool,
         clock: Callable[[], float],
+        pinned: Callable[[], Collection[str]],
     ) -> None:
         self._db = db
         self._there = there
@@ -75,6 +76,9 @@ class Finalize:
         self._what = what
         self._start_new = start_new
         self._clock = clock
+        self._pinned = pinned
+        self._but: tuple[Why, ...] = ("routed",) if what in ("sessions", "expired") else ()
+        """A chat may be in what is named, or was expired by it."""
 
     def next(self, members: Sequence[Member]) -> Piece:
         """Return what is ended next.
@@ -95,11 +99,10 @@ class Finalize:
         )
 
     def _take(self, group: Group, taken: _Taken, there: Alive) -> None:
-        but: tuple[Why, ...] = ("routed",) if self._what in ("sessions", "expired") else ()
         present.require_unchanged(
-            self._db, group, group.sessions, self._progress, there, removed=False, but=but
+            self._db, group, group.sessions, self._progress, there, removed=False, but=self._but
         )
-        chats = self._chats(group, there) if but else {}
+        chats = self._chats(group, there) if self._but else {}
         ends: dict[str, End] = {}
         for session_id in group.sessions:
             row = dict(self._db.get_session(session_id) or {})
@@ -154,7 +157,7 @@ class Finalize:
 
     def _change(self, taken: _Taken, there: Alive, db: StateDatabase) -> dict[str, Any]:
         """End what was taken, if it still is what it was."""
-        present.require_nobody_came(db, taken.whose, (), there)
+        present.require_nobody_came(db, taken.whose, there, self._pinned(), but=self._but)
         for session_id, expected in taken.expected.items():
             present.require_revision(db, taken.whose[session_id], session_id, expected)
         try:
@@ -194,7 +197,8 @@ class Finalize:
         with ExitStack() as stack:
             together = self._changes_routes and self._db.has_routing
             if self._store is not None and together and taken.entries:
-                stack.enter_context(self._store.together(*taken.entries))
+                ending = [end["session_id"] for end in taken.ends]
+                stack.enter_context(self._store.together(*taken.entries, ending=ending))
             yield
         for end in taken.ends:
             begin_later(self._store, end)

@@ -25,13 +25,15 @@ class Imported:
     """Values and rows that this home does not take, by session."""
     dropped_columns: Mapping[str, tuple[str, ...]]
     """By table, what this home has no column for."""
+    ids: tuple[str, ...] = ()
+    """The sessions that this call has brought in whole: what is pruned to be rid of them again."""
 
 
 @dataclass(slots=True)
 class Tally:
     """What came in so far."""
 
-    sessions: int = 0
+    ids: list[str] = field(default_factory=list)
     messages: int = 0
     skipped: list[Skipped] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
@@ -49,12 +51,13 @@ class Tally:
         """Return it as it is told."""
         return Imported(
             outcome,
-            self.sessions,
+            len(self.ids),
             self.messages,
             tuple(self.skipped),
             tuple(sorted(self.broken, key=lambda each: each.line)),
             tuple(self.left_out),
             {table: tuple(names) for table, names in self.dropped.items()},
+            tuple(self.ids),
         )
 
 

@@ -7,7 +7,7 @@ in the home how far it is, so that an import that was stopped goes on with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -35,6 +35,10 @@ MARK = "mcp_sessions:import:"
 
 _ROW_BYTES = 200
 _THERE = "it is there already"
+_STRANGE = "parent_session_id: it is there, and is none of this file"
+
+_HIGHEST_ID = 1 << 40
+"""Messages above it get other ids: behind the highest that there can be nobody could append."""
 
 
 class _Taken(Exception):
@@ -73,11 +77,12 @@ class Importing:
         with refusals(path), path.open("rb") as file:
             found = list(_whole(file, tally))
             done = 0
+            reading = _Reading(file, {each.id: each for each in found}, tally)
             for group in arriving.in_order(found):
                 if stop is not None and stop():
                     outcome = "partial"
                     break
-                self._import(file, group, tally)
+                self._import(reading, group)
                 done += len(group)
                 if progress is not None:
                     progress(done, len(found))
@@ -95,18 +100,19 @@ class Importing:
         with noting(WHAT):
             self._ledger.audit(self._client, WHAT, None, counts)
 
-    def _import(self, file: BinaryIO, group: Sequence[Found], tally: Tally) -> None:
+    def _import(self, reading: _Reading, group: Sequence[Found]) -> None:
         """Import a session, or several of which each is an ancestor of the others."""
+        tally = reading.tally
         for each in group:
             if not self._is_new(each):
                 tally.skipped.append(Skipped(each.id, _THERE))
         new = [each for each in group if self._is_new(each)]
         with _reporting(new, tally):
             if len(new) > 1:
-                self._begin_together(file, new, tally)
+                self._begin_together(reading, new)
             for each in new:
                 with _reporting([each], tally):
-                    self._import_one(file, each, tally)
+                    self._import_one(reading, each)
 
     def _is_new(self, found: Found) -> bool:
         """Whether a session is not there, or an import of this very line was cut short."""
@@ -118,22 +124,23 @@ class Importing:
             return None
         return found.how_far(self._db.get_meta(MARK + found.id))
 
-    def _begin_together(self, file: BinaryIO, group: Sequence[Found], tally: Tally) -> None:
+    def _begin_together(self, reading: _Reading, group: Sequence[Found]) -> None:
         """Store the rows of sessions that are each other's parents, still without messages."""
         left = [each for each in group if self._stored(each) is None]
-        images = [image for each in left for image in _rows(file, each)]
+        images = [image for each in left for image in self._rows(reading, each)]
         with self._db.transaction():
-            put = self._db.put_images(images)
+            put = self._db.put_images(images, of=[each.id for each in left])
             _require_sessions(put)
             for each in left:
                 self._db.set_meta(MARK + each.id, each.noted(0, renumbered=False))
-        tally.add(group[0].id, put)
+        reading.tally.add(group[0].id, put)
 
-    def _import_one(self, file: BinaryIO, found: Found, tally: Tally) -> None:
+    def _import_one(self, reading: _Reading, found: Found) -> None:
+        tally = reading.tally
         begun = self._stored(found)
         at, renumbered = begun or (0, False)
-        rows = [] if begun else _rows(file, found)
-        for piece in self._pieces(file, found, at):
+        rows = [] if begun else self._rows(reading, found)
+        for piece in self._pieces(reading.file, found, at):
             step = _Step(found, rows, piece, at, begun is not None or at > 0)
             try:
                 put = self._store(step, renumbered=renumbered)
@@ -143,7 +150,7 @@ class Importing:
             tally.add(found.id, put)
             tally.messages += len(piece)
             at, rows = at + len(piece), []
-        tally.sessions += 1
+        tally.ids.append(found.id)
 
     def _store(self, step: _Step, *, renumbered: bool) -> Put:
         """Store a piece of a session, and how far it is, in one transaction."""
@@ -153,7 +160,8 @@ class Importing:
             self._pace.begin()
             if step.marked and (self._stored(found) or (None,))[0] != step.at:
                 raise _Refused("somebody else imports it just now")
-            put = self._db.put_images([*step.rows, *self._images(step, renumbered=renumbered)])
+            images = [*step.rows, *self._images(step, renumbered=renumbered)]
+            put = self._db.put_images(images, of=[found.id])
             _require_sessions(put)
             self._require_own_ids(put)
             if end < found.messages:
@@ -178,10 +186,25 @@ class Importing:
         if renumbered:
             last = self._last_id()
             piece = [{**each, "id": last + place} for place, each in enumerate(piece, 1)]
-        elif not all(isinstance(each.get("id"), int) for each in piece):
+        elif not all(_is_usual(each.get("id")) for each in piece):
             raise _Taken
         for columns, rows in groupby(piece, key=tuple):
             yield Images(MESSAGES, columns, tuple(tuple(each.values()) for each in rows))
+
+    def _rows(self, reading: _Reading, found: Found) -> list[Images]:
+        """Return the row of a session, and those of other tables."""
+        row, tables = arriving.session(reading.file, found)
+        if not self._may_have(reading, row.get("parent_session_id")):
+            row["parent_session_id"] = None
+            reading.tally.left_out.append(Skipped(found.id, _STRANGE))
+        return [Images(SESSIONS, tuple(row), (tuple(row.values()),)), *tables]
+
+    def _may_have(self, reading: _Reading, parent: Any) -> bool:
+        """Whether a parent came with the file: no other session is gone on with by what comes."""
+        if not isinstance(parent, str):
+            return parent is None
+        there, line = self._db.get_session(parent), reading.lines.get(parent)
+        return there is None or (line is not None and line.started_at == there["started_at"])
 
     def _last_id(self) -> int:
         """Return the highest id that a message has, or had where the engine remembers that."""
@@ -206,6 +229,16 @@ class Importing:
         if left:
             raise _Refused("the file has changed meanwhile")
         yield piece
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A file that is imported."""
+
+    file: BinaryIO
+    lines: Mapping[str, Found]
+    """By session, those that can be imported."""
+    tally: Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +269,6 @@ def _whole(file: BinaryIO, tally: Tally) -> Iterator[Found]:
             yield each
 
 
-def _rows(file: BinaryIO, found: Found) -> list[Images]:
-    """Return the row of a session, and those of other tables."""
-    row, tables = arriving.session(file, found)
-    return [Images(SESSIONS, tuple(row), (tuple(row.values()),)), *tables]
-
-
 @contextmanager
 def _reporting(group: Sequence[Found], tally: Tally) -> Iterator[None]:
     """Note lines that do not fit, and go on with the next."""
@@ -255,6 +282,11 @@ def _require_sessions(put: Put) -> None:
     for each in put.refused:
         if each.table == SESSIONS:
             raise _Refused(f"its row is not taken: {each.why}")
+
+
+def _is_usual(number: Any) -> bool:
+    """Whether this is the id of a message, and leaves room for those that come after it."""
+    return isinstance(number, int) and 0 < number <= _HIGHEST_ID
 
 
 def _is_long(value: Any) -> bool:

@@ -17,7 +17,14 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.marks import keep_marks
 from session_core.ledger.records import Audited, Batch
 from session_core.maintenance import health, reclaim, trash
-from session_core.maintenance.answers import Applied, Preview, ProgressFn, Restored, StopFn
+from session_core.maintenance.answers import (
+    Applied,
+    BackFn,
+    Preview,
+    ProgressFn,
+    Restored,
+    StopFn,
+)
 from session_core.maintenance.edits import Edit, Edited, Edits
 from session_core.maintenance.exporting import CountFn, Exported, Exporting, Form
 from session_core.maintenance.imported import Imported
@@ -85,7 +92,13 @@ class Maintenance:
         self._trash = Trash(ledger, client=client, clock=clock)
         self._reclaim = Reclaim(db, ledger, client=client, clock=clock)
         self._restoring = Restoring(
-            db, ledger, self._store, self._hooks, client=client, take_up=self._runner.take_up
+            db,
+            ledger,
+            self._store,
+            self._hooks,
+            client=client,
+            take_up=self._runner.take_up,
+            gather=self._runner.gather,
         )
         self._edits = Edits(db, ledger, client=client, take_up=self._runner.take_up)
         self._exporting = Exporting(db, ledger, client=client)
@@ -173,8 +186,18 @@ class Maintenance:
             return self._reclaim.apply(plan, for_s=for_s, progress=progress, stop=stop)
         return self._runner.apply(plan, for_s, progress, stop)
 
-    def restore(self, batch: str, for_s: float = FOR_S) -> Restored | Undone | UndoPlanned:
+    def restore(
+        self,
+        batch: str,
+        for_s: float = FOR_S,
+        *,
+        progress: BackFn | None = None,
+        stop: StopFn | None = None,
+    ) -> Restored | Undone | UndoPlanned:
         """Take back what a batch has done, or go on with that; where it would drop something, plan.
+
+        `stop` ends it between two steps. What does not fit is said and stays in the trash, and the
+        same call tries that once more.
 
         Raises:
             NotFound: there is no such batch.
@@ -182,11 +205,13 @@ class Maintenance:
             Conflict: it was taken back already, or its trash is gone.
             Denied: a live gateway would overwrite the routes that come back; stop that first.
             Corrupt: its trash is damaged.
+            Busy: somebody applies its plan at this moment, and takes long.
         """
         if self._is_compression(batch):
             with self._compressor() as compressor:
                 return compressor.undo(batch)
-        return self._restoring.restore(batch, for_s)
+        self._runner.note(self._ledger.batch(batch))
+        return self._restoring.restore(batch, for_s, progress, stop)
 
     def edit(
         self,
@@ -244,7 +269,9 @@ class Maintenance:
     ) -> Imported:
         """Import what was exported as JSON Lines, here or by Hermes; the same call goes on with it.
 
-        A session that is there stays as it is, and a line that does not fit stops no other.
+        A session that is there stays as it is, also where a line says that it is its parent, and a
+        line that does not fit stops no other. There is no batch to take it back: a plan to prune
+        the `ids` of the answer removes what came in, and that has one.
 
         Raises:
             NotFound: there is no such file.

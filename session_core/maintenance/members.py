@@ -62,6 +62,12 @@ class Progress:
         self.after |= {each: Revision(*at) for each, at in result.get("after", {}).items()}
         self.gone.update(result.get("sessions", ()))
 
+    def has_begun(self, member: Member) -> bool:
+        """Whether a part of a member is gone."""
+        noted = member.revision
+        ids = set(noted.get("sessions", ())) if isinstance(noted, dict) else set()
+        return not ids.isdisjoint({*self.after, *self.gone})
+
     def expected(self, group: Group, session_id: str) -> Revision:
         """Return at which revision a session is to be."""
         return self.after.get(session_id) or group.sessions[session_id]
@@ -99,6 +105,8 @@ class Group:
     reason: str | None
     routes: Mapping[str, str]
     """The chats that are in one of them by their keys, where they are to be ended."""
+    signs: Mapping[str, Sequence[str]]
+    """What said that somebody cares for one of them already when it was planned."""
 
     @classmethod
     def of(cls, member: Member) -> Group:
@@ -110,6 +118,7 @@ class Group:
             frozenset(noted["left"]),
             noted["reason"],
             noted["routes"],
+            noted["signs"],
         )
 
 
@@ -120,7 +129,22 @@ def noted_of(chosen: Chosen, routes: Mapping[str, str]) -> dict[str, Any]:
         "left": chosen.left_behind,
         "reason": chosen.reason,
         "routes": routes,
+        "signs": {
+            each.id: signs
+            for each in chosen.sessions
+            if (signs := signs_of(each.title, each.archived, each.api_calls))
+        },
     }
+
+
+def signs_of(title: Any, archived: Any, api_calls: Any) -> list[str]:
+    """Return what says, beside its messages, that somebody cares for a session."""
+    found = {
+        "it was archived": archived,
+        "it has a title": str(title or "").strip(),
+        "a model was called for it": api_calls,
+    }
+    return [sign for sign, is_so in found.items() if is_so]
 
 
 def member_of(part: Part, name: str, noted: Any, why: str) -> Member:

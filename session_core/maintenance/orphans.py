@@ -132,10 +132,13 @@ def orphaned_files(scene: Scene, folder: Path, wanted: Wanted) -> Selection[File
 
 
 def files_of(folder: Path, session_ids: Collection[str]) -> dict[str, list[Path]]:
-    """Return the files of sessions, by their ids, in one look at the folder."""
+    """Return the files of sessions, by their ids, in one look at the folder; links are among them.
+
+    Whoever keeps them leaves what is no ordinary file, and says so.
+    """
     names = Names(session_ids)
     found: dict[str, list[Path]] = {}
-    for path, _ in _files(folder):
+    for path, _ in _files(folder, ordinary=False):
         owner = names.owner_of(path.name)
         if owner in names.known:
             found.setdefault(str(owner), []).append(path)
@@ -189,8 +192,10 @@ def safe_name(session_id: str) -> str:
     return f"{safe or 'session'}_{digest[:12]}"
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _files(folder: Path, *, ordinary: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
     """Yield the ordinary files in a folder; a link is none, and leads who knows where.
+
+    Where others are asked for as well, all but folders.
 
     Raises:
         SessionError: the folder cannot be read.
@@ -203,5 +208,5 @@ def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 found = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            if stat.S_ISREG(found.st_mode):
+            if stat.S_ISREG(found.st_mode) or not (ordinary or stat.S_ISDIR(found.st_mode)):
                 yield folder / entry.name, found

@@ -17,6 +17,7 @@ from session_core.maintenance.scene import Scene
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
+_MOST_NAMES = 5
 _ALL = ("sessions", "ghosts", "routes", "orphans", "index")
 
 
@@ -97,6 +98,11 @@ def _each(wanted: Wanted) -> Iterable[Wanted]:
 
 
 def _warnings(scene: Scene, wanted: Wanted, found: Collection[Member]) -> Iterator[str]:
+    if wanted.ids is not None and wanted.what == "sessions":
+        left = scene.unmatched(wanted.ids, wanted.where)
+        if left:
+            names = ", ".join(left[:_MOST_NAMES]) + (", ..." if left[_MOST_NAMES:] else "")
+            yield f"{len(left)} of the named sessions do not match the filter and stay: {names}"
     company = scene.alive.company
     parts = {members.part_of(each) for each in found}
     if company.gateway is not None and (wanted.what in ("routes", "all") or wanted.start_new):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from session_core import alive, processes
 from session_core.alive import Alive
 from session_core.errors import NotFound
 from session_core.maintenance import protection
-from session_core.maintenance.members import Group, Outdated, Progress
+from session_core.maintenance.members import Group, Outdated, Progress, signs_of
 from session_core.maintenance.records import WHY_PROTECTED, Why
 from session_core.models import Images, Revision, Stock
 from session_core.routing import elsewhere
@@ -44,6 +45,7 @@ def require_unchanged(
             raise Outdated(group.member, f"session {session_id} is not there any more")
         require_revision(db, group.member, session_id, expected)
         require_unprotected(group.member, row, expected, there, removed=removed, but=but)
+        require_no_signs(group, row)
 
 
 def require_revision(db: StateDatabase, member: str, session_id: str, expected: Revision) -> None:
@@ -74,6 +76,14 @@ def require_unprotected(
     why = protection.of_sessions((stock,), there, removed=removed, but=but)
     if why is not None:
         raise Outdated(member, f"session {stock.id}: {WHY_PROTECTED[why]}")
+
+
+def require_no_signs(group: Group, row: Row) -> None:
+    """Make sure that nothing says that somebody has come to care for a session since."""
+    session_id = row["id"]
+    for sign in signs_of(row.get("title"), row.get("archived"), row.get("api_call_count")):
+        if sign not in group.signs.get(session_id, ()):
+            raise Outdated(group.member, f"session {session_id}: {sign} since")
 
 
 def _stock(row: Mapping[str, Any], revision: Revision) -> Stock:
@@ -117,17 +127,34 @@ def left_behind(db: StateDatabase, session_id: str, group: Group) -> list[str]:
 
 
 def require_nobody_came(
-    db: StateDatabase, whose: Mapping[str, str], unrouted: Iterable[str], there: Alive
+    db: StateDatabase,
+    whose: Mapping[str, str],
+    there: Alive,
+    pinned: Collection[str],
+    *,
+    but: Collection[Why] = (),
 ) -> None:
-    """Look once more, inside the step: at locks and turns, and at routes to what never ended.
-
-    Whoever leads a chat to a session that has ended reopens it, which its revision tells.
-    """
+    """Look once more, inside the step: at locks and turns, at our pins and at routes."""
     for claim in db.claims():
         member = whose.get(claim.session_id or "")
         if member is not None and alive.is_live(claim, there.company.at):
             raise Outdated(member, f"session {claim.session_id}: {claim.holder} is at it")
-    for session_id in unrouted:
-        rows = db.routing_rows(session_id)
-        if any(not elsewhere.is_gone(row["scope"]) for row in rows):
+    for session_id in whose.keys() & pinned:
+        raise Outdated(whose[session_id], f"session {session_id}: {WHY_PROTECTED['pinned']}")
+    # One look at the routes, however many sessions there are; who is in which is rarely asked.
+    for session_id in whose if "routed" not in but and _routes(db, *whose) else ():
+        if _routes(db, session_id):
             raise Outdated(whose[session_id], f"session {session_id}: {WHY_PROTECTED['routed']}")
+
+
+def _routes(db: StateDatabase, *session_ids: str) -> list[dict[str, Any]]:
+    """Return the routes to sessions that may be in use."""
+    rows = db.routing_rows(*session_ids)
+    return [
+        row for row in rows if _is_here(db, row["scope"]) or not elsewhere.is_gone(row["scope"])
+    ]
+
+
+def _is_here(db: StateDatabase, scope: str) -> bool:
+    """Whether this is a folder in the home, which a store makes with its first file."""
+    return db.folder is not None and PurePath(scope).is_relative_to(db.folder)

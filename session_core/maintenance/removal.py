@@ -8,7 +8,7 @@ one comes to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,9 +38,6 @@ _ROW_BYTES = 200
 
 _Kind = Literal["whole", "detached"]
 
-_LOOKS = 20_000
-"""So many routes may be looked at in one step, for sessions that never ended."""
-
 
 @dataclass(slots=True)
 class _Taken:
@@ -50,7 +47,6 @@ class _Taken:
     size: int
     before: _Taken | None = None
     """What the step before removes, which may still be there."""
-    looks: int = _LOOKS
     members: list[str] = field(default_factory=list)
     whose: dict[str, str] = field(default_factory=dict)
     """By session, the member that it is of; also those that come later."""
@@ -63,7 +59,6 @@ class _Taken:
     changes: list[Change] = field(default_factory=list)
     detached: set[str] = field(default_factory=set)
     """Sessions that lose their parent in it, so that their rows are not what they were."""
-    unended: list[str] = field(default_factory=list)
     packed: Packed | None = None
     after: dict[str, Revision] | None = None
     """At which revision it leaves what it has begun; None before."""
@@ -75,7 +70,7 @@ class _Taken:
     @property
     def is_full(self) -> bool:
         """Whether nothing more is to be taken."""
-        return self.room <= 0 or self.looks <= 0
+        return self.room <= 0
 
 
 class Removal:
@@ -88,9 +83,12 @@ class Removal:
         progress: Progress,
         folder: Path | None,
         aside: Aside,
+        *,
+        pinned: Callable[[], Collection[str]],
     ) -> None:
         self._db = db
         self._aside = aside
+        self._pinned = pinned
         self._there = there
         self._progress = progress
         self._pace = Pace()
@@ -177,10 +175,8 @@ class Removal:
             raise Outdated(group.member, f"session {session_id} is not there any more")
         expected = self._progress.expected(group, session_id)
         present.require_unprotected(group.member, row, expected, there, removed=True)
+        present.require_no_signs(group, row)
         children = present.left_behind(self._db, session_id, group)
-        if row.get("ended_at") is None:
-            taken.unended.append(session_id)
-            taken.looks -= len(there.routes) + 1
         said, more = self._db.message_images(
             session_id, _last(taken.before, session_id), taken.room
         )
@@ -197,7 +193,7 @@ class Removal:
         stay = [
             each
             for each in children
-            if each not in taken.whole
+            if each not in {session_id, *taken.whole}
             and not taken.is_ahead("whole", each)
             and not taken.is_ahead("detached", each)
         ]
@@ -229,13 +225,13 @@ class Removal:
     ) -> dict[str, Any]:
         """Remove what was taken, if it still is what it was."""
         self._pace.begin()
-        present.require_nobody_came(db, taken.whose, taken.unended, there)
+        present.require_nobody_came(db, taken.whose, there, self._pinned())
         messages = {
             session_id: (ids, self._progress.expected(group, session_id))
             for session_id, (ids, group) in taken.messages.items()
         }
         try:
-            after = db.remove_messages(messages)
+            after = db.remove_messages(messages, taken.said)
         except (Changed, NotFound) as error:
             for session_id, (_, expected) in messages.items():
                 present.require_revision(db, taken.whose[session_id], session_id, expected)
@@ -253,13 +249,16 @@ class Removal:
             "after": taken.after,
             "sessions": taken.whole,
             "files": len(heads),
+            unlinking.NAMES: [
+                path.name for each in taken.whole for path in self._files.get(each, ())
+            ],
         }
 
     @contextmanager
     def _within(self, heads: Sequence[Head]) -> Iterator[None]:
         yield
         if self._db.folder is not None:
-            unlinking.remove(heads, self._db.folder)
+            unlinking.remove(heads, self._db.folder, self._folder)
 
     def _is_looked_for(self, member: Member) -> bool:
         """Whether its files are known, where there are any."""
@@ -274,10 +273,10 @@ class Removal:
         self._looked_for = {member.id for member in members}
 
 
-def _last(before: _Taken | None, session_id: str) -> int:
-    """Return up to which message of a session the step before removes it."""
+def _last(before: _Taken | None, session_id: str) -> int | None:
+    """Return up to which message of a session the step before removes it, None where at none."""
     ids, _ = (before.messages if before is not None else {}).get(session_id, ([], None))
-    return max(ids, default=0)
+    return max(ids, default=None)
 
 
 def size_of(images: Images) -> int:

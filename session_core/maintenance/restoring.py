@@ -1,77 +1,42 @@
 """Restore: what the steps of a batch have kept is put back, the newest step first.
 
 A row is put where there is none of its key, and what was only changed is changed back where it is
-still as it was left. Whatever does not fit is said, and stays in the trash until that expires.
+still as it was left. Whatever does not fit is said and stays in the trash, and its step stays open:
+another restore of the batch tries that, and only that, once more.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from session_core.errors import Changed, Conflict, InvalidInput
+from session_core.alive import Alive
+from session_core.errors import Changed, Conflict, InvalidInput, NotFound
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept, Step
+from session_core.ledger.records import Batch, Member, Step
 from session_core.ledger.steps import clear_marks, noting, run_step
-from session_core.maintenance import files, members, rerouting
-from session_core.maintenance.answers import Restored, Unfit
-from session_core.maintenance.changes import CHANGE, Change
-from session_core.maintenance.edits import PIN
-from session_core.maintenance.removal import IMAGES, OF
-from session_core.maintenance.rerouting import ROUTE
+from session_core.maintenance import files, present, rerouting
+from session_core.maintenance.answers import BackFn, Restored, StopFn
+from session_core.maintenance.changes import Change
+from session_core.maintenance.contents import SESSIONS, Contents, Left
+from session_core.maintenance.findings import folder_of
+from session_core.maintenance.members import Outdated
+from session_core.maintenance.putting import Rows, Unfits
+from session_core.maintenance.records import Why
+from session_core.maintenance.run import wait_for
 from session_core.maintenance.sweeping import UNLINKED
-from session_core.models import Images, Misfit, Raw
+from session_core.maintenance.tally import Tally
+from session_core.models import Revision
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
 WHAT = "restore"
 
-_MINE = frozenset({IMAGES, OF, CHANGE, ROUTE, PIN, files.FILE, files.PIECE})
-
-
-@dataclass(slots=True)
-class _Contents:
-    """What a step has kept, but its files."""
-
-    images: list[Images] = field(default_factory=list)
-    of: dict[str, Any] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
-    routes: list[Mapping[str, Any]] = field(default_factory=list)
-    pins: dict[str, tuple[bool, bool]] = field(default_factory=dict)
-    """What they were, and what they became."""
-    has_files: bool = False
-    lost: list[tuple[str, str]] = field(default_factory=list)
-    """Files in whose place there is another one."""
-
-    @classmethod
-    def of_step(cls, kept: Iterable[Kept]) -> _Contents:
-        """Sort what a step has kept.
-
-        Raises:
-            InvalidInput: something in it is put back otherwise.
-        """
-        found = cls()
-        for one in kept:
-            if one.what not in _MINE:
-                raise InvalidInput(f"its trash has a {one.what}, which is not restored here")
-            if one.what == IMAGES:
-                found.images.append(Images.unpack(one.value))
-            elif one.what == OF:
-                found.of[one.value["id"]] = _unpacked(one.value["started_at"])
-            elif one.what == CHANGE:
-                found.changes.append(Change.of(one.value))
-            elif one.what == ROUTE:
-                found.routes.append(one.value)
-            elif one.what == PIN:
-                after = one.value["after"]
-                found.pins |= {k: (was, after[k]) for k, was in one.value["before"].items()}
-            found.has_files |= one.what == files.FILE
-        return found
+_PINNED: tuple[Why, ...] = ("pinned",)
 
 
 class Restoring:
@@ -86,6 +51,7 @@ class Restoring:
         *,
         client: str,
         take_up: Callable[[], None],
+        gather: Callable[[], Alive],
     ) -> None:
         self._db = db
         self._ledger = ledger
@@ -94,59 +60,77 @@ class Restoring:
         self._pins = ledger.pins
         self._client = client
         self._take_up = take_up
+        self._gather = gather
 
-    def restore(self, batch_id: str, for_s: float) -> Restored:
+    def restore(
+        self, batch_id: str, for_s: float, progress: BackFn | None, stop: StopFn | None
+    ) -> Restored:
         """Put back what a batch has changed, or go on with that."""
         until = time.monotonic() + for_s
         self._take_up()
         batch = self._ledger.undoable(batch_id)
-        steps = self._ledger.steps(batch_id)
-        if any(step.undoes is not None for step in steps):
-            raise InvalidInput(
-                f"batch {batch_id} has itself taken something back; to have that gone again, make "
-                "the change anew"
-            )
+        left = self._left(batch)
+        tally = Tally(batch, self._members(batch), sum(tried is None for _, tried in left))
+        undoing = self._ledger.add_batch(WHAT).id if left else ""
+        for step, tried in left:
+            tally.note(step, tried, self._undo(undoing, step, tried))
+            if time.monotonic() >= until or (stop is not None and stop()):
+                break
+            if progress is not None:
+                progress(tally.answer())
+        clear_marks(self._db, self._ledger)
+        back = tally.answer()
+        counts = {"restored": back.restored, "rows": back.rows}
+        counts |= {"unfit": len(back.unfit), "remaining": back.remaining}
+        with noting(f"the restore of {batch_id}"):
+            self._ledger.audit(self._client, f"restore {batch_id}", None, counts)
+        return back
+
+    def _left(self, batch: Batch) -> list[tuple[Step, Left | None]]:
+        """Return the steps that are not undone, and what of them did not fit; those come last.
+
+        Nobody begins another step of the batch once its plan is closed.
+        """
         if batch.plan is not None:
             with suppress(Conflict):  # it has ended, or was never of a plan
                 self._ledger.close_plan(batch.plan)
+            wait_for(self._ledger, batch.id, self._take_up)
+        steps = self._ledger.steps(batch.id)
+        if any(step.undoes is not None for step in steps):
+            raise InvalidInput(
+                f"batch {batch.id} has itself taken something back; to have that gone again, make "
+                "the change anew"
+            )
         left = [step for step in reversed(steps) if step.undone_at is None]
-        unfit: list[Unfit] = []
-        restored = rows = done = 0
-        undoing = self._ledger.add_batch(WHAT).id if left else ""
-        for step in left:
-            if done and time.monotonic() >= until:
-                break
-            result = self._undo(undoing, step)
-            unfit += [Unfit(*each) for each in result["unfit"]]
-            rows += result["rows"]
-            restored += _count(step) if batch.plan is not None else 1
-            done += 1
-        clear_marks(self._db, self._ledger)
-        remaining = len(left) - done
-        outcome = "partial" if remaining else "applied"
-        counts = {"restored": restored, "rows": rows, "unfit": len(unfit), "remaining": remaining}
-        with noting(f"the restore of {batch_id}"):
-            self._ledger.audit(self._client, f"restore {batch_id}", None, counts)
-        return Restored(outcome, batch_id, restored, rows, tuple(unfit), remaining)  # type: ignore[arg-type]
+        found = [(step, Left.of(self._ledger.tried(step.id))) for step in left]
+        return sorted(found, key=lambda each: each[1] is not None)
 
-    def _undo(self, batch: str, step: Step) -> dict[str, Any]:
-        contents = _Contents.of_step(self._ledger.trash(step.id))
+    def _members(self, batch: Batch) -> dict[str, Member]:
+        if batch.plan is not None:
+            with suppress(Conflict, NotFound):  # nobody remembers it
+                return {each.id: each for each in self._ledger.plan(batch.plan).members}
+        return {}
+
+    def _undo(self, batch: str, step: Step, tried: Left | None) -> dict[str, Any]:
+        contents = Contents.of_step(self._ledger.trash(step.id), tried)
+        there = self._gather() if contents.ended_again() else None
+        left = Left()
         result = run_step(
             self._db,
             self._ledger,
             batch,
             before=lambda _: (),
-            change=partial(self._put, step, contents),
+            change=partial(self._put, step, contents, left, there),
             undoes=step.id,
-            within=partial(self._within, step, contents),
+            within=partial(self._within, step, contents, left),
         )
         return dict(result)
 
     @contextmanager
-    def _within(self, step: Step, contents: _Contents) -> Iterator[None]:
+    def _within(self, step: Step, contents: Contents, left: Left) -> Iterator[None]:
         """Files are put back before, and what is beside the home behind it."""
         if contents.has_files:
-            contents.lost += self._put_files(step)
+            contents.lost += self._put_files(step, contents)
         self._unpin(contents)  # a restore that is cut short here is made again, not one behind it
         with ExitStack() as stack:
             if (step.result or {}).get(UNLINKED):
@@ -154,21 +138,51 @@ class Restoring:
             elif contents.routes and self._store is not None:
                 stack.enter_context(self._store.together(*rerouting.keys_of(contents.routes)))
             yield
+        begun = {
+            each.key.get("id")
+            for place, each in contents.changes.items()
+            if place not in left.changes
+        }
         for end in (step.result or {}).get("ended", ()):
-            self._hooks.reopened(end["session_id"])
-            if self._store is not None and self._db.kind == "hermes":
-                self._store.marks.forget(end["session_id"])
+            if end["session_id"] in begun:
+                self._hooks.reopened(end["session_id"])
+                if self._store is not None and self._db.kind == "hermes":
+                    self._store.marks.forget(end["session_id"])
 
-    def _put(self, step: Step, contents: _Contents, db: StateDatabase) -> dict[str, Any]:
-        unfit = list(contents.lost)
-        rows = _put_images(db, contents, unfit)
-        for change in reversed(contents.changes):
-            try:
-                change.reversed().write(db)
-            except Changed:
+    def _put(
+        self, step: Step, contents: Contents, left: Left, there: Alive | None, db: StateDatabase
+    ) -> dict[str, Any]:
+        unfit = [(f"the file {name}", "another one has its name by now") for name in contents.lost]
+        left.files += contents.lost
+        rows = Rows(db, contents, left, unfit, self._ledger.holder).put()
+        for place, change in reversed(contents.changes.items()):
+            why = self._change_back(db, step, change, there)
+            if why is not None:
                 key = ", ".join(map(str, change.key.values()))
-                names = ", ".join(change.after)
-                unfit.append((f"{names} of {key} in {change.table}", "it was changed again since"))
+                unfit.append((f"{', '.join(change.after)} of {key} in {change.table}", why))
+                left.changes[place] = key
+        self._put_routes(db, step, contents, left, unfit)
+        return {"rows": rows, "unfit": unfit, "left": left.stored()}
+
+    def _change_back(
+        self, db: StateDatabase, step: Step, change: Change, there: Alive | None
+    ) -> str | None:
+        """Change columns back; say why not where they were changed since."""
+        session_id = change.key.get("id")
+        ends = change.table == SESSIONS and change.before.get("ended_at") is not None
+        if there is not None and ends and change.after.get("ended_at", 0) is None:
+            why = _why_not_ended(db, str(session_id), step, there)
+            if why is not None:
+                return why
+        try:
+            change.reversed().write(db)
+        except Changed:
+            return "it was changed again since"
+        return None
+
+    def _put_routes(
+        self, db: StateDatabase, step: Step, contents: Contents, left: Left, unfit: Unfits
+    ) -> None:
         led: dict[str, str | None] = dict((step.result or {}).get("led", {}))
         for end in (step.result or {}).get("ended", ()) if self._store is not None else ():
             led |= {key: rerouting.text_if_unused(db, self._store, key) for key in end["later"]}
@@ -180,66 +194,40 @@ class Restoring:
             )
             if why is not None:
                 unfit.append((f"the route of {value['key']}", why))
-        return {"rows": rows, "unfit": unfit}
+                left.routes.append(value["key"])
 
-    def _put_files(self, step: Step) -> Iterator[tuple[str, str]]:
+    def _put_files(self, step: Step, contents: Contents) -> Iterator[str]:
         """Put files back; yield those in whose place there is another one."""
-        kept = self._ledger.trash(step.id)
+        kept, store = self._ledger.trash(step.id), folder_of(self._db, self._store)
         for one in kept:
             if one.what != files.FILE or self._db.folder is None:
                 continue
-            if files.put_back(one.value, kept, self._db.folder) == "taken":
-                yield f"the file {one.value['name']}", "another one has its name by now"
+            name = one.value["name"]
+            if (
+                contents.wants_file(name)
+                and files.put_back(one.value, kept, self._db.folder, store) == "taken"
+            ):
+                yield name
 
-    def _unpin(self, contents: _Contents) -> None:
+    def _unpin(self, contents: Contents) -> None:
         if contents.pins:
             here = self._pins.all()
             same = {k: was for k, (was, became) in contents.pins.items() if (k in here) == became}
             self._pins.set(same)
 
 
-def _count(step: Step) -> int:
-    """Return how many things a step has changed; that the index was merged is none."""
-    return sum(members.part_of(each) != "index" for each in step.members)
-
-
-def _put_images(db: StateDatabase, contents: _Contents, unfit: list[tuple[str, str]]) -> int:
-    """Put rows back, those of sessions first: what belongs to a stranger's is left out."""
-    sessions = [image for image in contents.images if image.table == "sessions"]
-    rest = [image for image in contents.images if image.table != "sessions"]
-    put = db.put_images(sessions)
-    strangers = {misfit.key[0] for misfit in put.refused}
-    for session_id, started_at in contents.of.items():
-        row = db.get_session(session_id)
-        if row is None or row["started_at"] != started_at:
-            strangers.add(session_id)
-            unfit.append((f"messages of {session_id}", "that session is another one by now"))
-    more = db.put_images([_without(image, strangers) for image in rest])
-    for each in (put, more):
-        unfit += [(_named(misfit), misfit.why) for misfit in (*each.refused, *each.emptied)]
-        for table, columns in each.dropped_columns.items():
-            what = f"{', '.join(columns)} of {table}"
-            unfit.append((what, "this home has no such column any more"))
-    return put.inserted + put.present + more.inserted + more.present
-
-
-def _without(image: Images, strangers: Collection[Any]) -> Images:
-    """Return an image without the rows that belong to sessions of others."""
-    place = next((at for at, name in enumerate(image.columns) if name in _OWNERS), None)
-    if place is None or not strangers:
-        return image
-    rows = tuple(row for row in image.rows if row[place] not in strangers)
-    return Images(image.table, image.columns, rows, shared=image.shared)
-
-
-_OWNERS = ("session_id", "conversation_id")
-
-
-def _named(misfit: Misfit) -> str:
-    key = ", ".join(map(str, misfit.key))
-    what = f"{misfit.table} {key}".strip()
-    return f"{misfit.column} of {what}" if misfit.column else what
-
-
-def _unpacked(value: Any) -> Any:
-    return Raw(value["raw"]) if isinstance(value, dict) else value
+def _why_not_ended(db: StateDatabase, session_id: str, step: Step, there: Alive) -> str | None:
+    """Say why a session that was reopened is not ended again: somebody is in it, or was since."""
+    row = db.get_session(session_id)
+    if row is None:
+        return None
+    reopened = (step.result or {}).get("reopened", {}).get(session_id)
+    if reopened is not None and not present.is_at(db, session_id, Revision(*reopened)):
+        return "it has gone on since; end it by a plan"
+    at = db.revision(session_id)
+    try:
+        present.require_unprotected(session_id, row, at, there, removed=False, but=_PINNED)
+        present.require_nobody_came(db, {session_id: session_id}, there, ())
+    except Outdated as error:
+        return str(error)
+    return None

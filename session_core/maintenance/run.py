@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from session_core import alive
@@ -69,7 +70,7 @@ class Means:
         """Return what does a part of a plan."""
         wanted, folder = plan.about["wanted"], findings.folder_of(self.db, self.store)
         if part in ("sessions", "ghosts"):
-            return Removal(self.db, there, progress, folder, aside)
+            return Removal(self.db, there, progress, folder, aside, pinned=self.pinned)
         if part == "ended":
             return finalize.Finalize(
                 self.db,
@@ -80,6 +81,7 @@ class Means:
                 what=wanted["what"],
                 start_new=wanted["start_new"],
                 clock=self.clock,
+                pinned=self.pinned,
             )
         if part == "routes" and self.store is not None:
             return rerouting.Rerouting(self.db, self.store, there, self.planner.scene)
@@ -100,6 +102,8 @@ class Run:
         self._handle = plan.handle
         self._alive: tuple[float, Alive] | None = None
         self._tries = 0
+        self._alone = 0
+        """So many members to come are tried one by one, since some of them failed together."""
         self._doing: dict[Part, Doing] = {}
         self._aside = Aside()
         self._progress = Progress()
@@ -114,19 +118,21 @@ class Run:
         """Do the next piece, or find out that it cannot be done."""
         part = next(part for part in PARTS if self._left[part])
         left = self._left[part]
+        chosen = _first(left, 1 if self._alone else _MOST)
         try:
             doing = self._of(part)
-            piece = doing.next(_first(left))
+            piece = doing.next(chosen)
             self._progress.note(self._run(piece))
         except Outdated as error:
             self._outdated(error)
         except Again as error:
-            self._again(left, error)
+            self._again(left, piece, error)
         except Conflict:
             if not self._somebody_else_decided(piece.members):
                 raise
         else:
             self._tries = 0
+            self._alone = max(self._alone - len(piece.members), 0)
             for _ in piece.members:
                 left.popleft()
 
@@ -153,17 +159,27 @@ class Run:
         member = next((m for q in self._left.values() for m in q if m.id == error.member), None)
         if member is None or _touched(member, before, self._progress):
             return
-        self._means.ledger.skip(self._handle, [error.member], str(error))
+        self._skip(member, str(error))
         self._left[_part(member)].remove(member)
 
-    def _again(self, left: deque[Member], error: Again) -> None:
-        """Look again, and after some tries leave the first member as it is."""
+    def _again(self, left: deque[Member], piece: Piece, error: Again) -> None:
+        """Look again; after some tries take them one by one, and leave the one that fails alone."""
         self._tries += 1
         self._alive = None
-        if self._tries >= _TRIES:
-            self._tries = 0
-            self._means.ledger.skip(self._handle, [left[0].id], str(error))
-            left.popleft()
+        if self._tries < _TRIES:
+            return
+        self._tries = 0
+        if not self._alone:
+            self._alone = max(len(piece.members), 1)
+            return
+        self._alone -= 1
+        self._skip(left.popleft(), str(error))
+
+    def _skip(self, member: Member, why: str) -> None:
+        """Leave a member as it is; say where the rest is if a part of it is gone already."""
+        half = self._progress.has_begun(member)
+        more = f"; a part of it is in the trash: restore {self._batch.id}" if half else ""
+        self._means.ledger.skip(self._handle, [member.id], why + more)
 
     def _somebody_else_decided(self, taken: Collection[str]) -> bool:
         """Whether a conflict is that somebody else applies the same plan."""
@@ -174,19 +190,7 @@ class Run:
         return sum(map(len, self._left.values())) < before or not still.issuperset(taken)
 
     def _wait(self) -> None:
-        until = time.monotonic() + _PATIENCE_S
-        while self._is_under_way():
-            if time.monotonic() >= until:
-                raise Busy(f"somebody else applies plan {self._handle} and takes long; try again")
-            time.sleep(_PAUSE_S)
-
-    def _is_under_way(self) -> bool:
-        """Whether somebody else runs a step of the batch."""
-        self._means.take_up()
-        return any(
-            step.batch == self._batch.id and step.state in ("writing", "prepared")
-            for step in self._means.ledger.unsettled()
-        )
+        wait_for(self._means.ledger, self._batch.id, self._means.take_up)
 
     def _load(self) -> None:
         plan = self._means.ledger.plan(self._handle)
@@ -213,9 +217,30 @@ class Run:
         return self._alive[1]
 
 
-def _first(left: Sequence[Member] | deque[Member]) -> list[Member]:
+def wait_for(ledger: Ledger, batch: str, take_up: Callable[[], None]) -> None:
+    """Wait until nobody runs a step of a batch.
+
+    Raises:
+        Busy: that takes long.
+    """
+    until = time.monotonic() + _PATIENCE_S
+    while _is_under_way(ledger, batch, take_up):
+        if time.monotonic() >= until:
+            raise Busy(f"somebody else is at work on batch {batch} and takes long; try again")
+        time.sleep(_PAUSE_S)
+
+
+def _is_under_way(ledger: Ledger, batch: str, take_up: Callable[[], None]) -> bool:
+    """Whether somebody else runs a step of a batch."""
+    take_up()
+    return any(
+        step.batch == batch and step.state in ("writing", "prepared") for step in ledger.unsettled()
+    )
+
+
+def _first(left: deque[Member], most: int) -> list[Member]:
     """Return the members that a piece may take."""
-    return [member for _, member in zip(range(_MOST), left, strict=False)]
+    return list(islice(left, most))
 
 
 def _part(member: Member) -> Part:

@@ -7,11 +7,12 @@ done once more by whoever takes up what a crash has left.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
 
+from session_core.alive import Alive
 from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
@@ -19,6 +20,7 @@ from session_core.ledger.records import Batch, Member, Plan, Step
 from session_core.ledger.steps import clear_marks, noting, resume, run_step
 from session_core.maintenance import finalize, findings, members, reclaim, rerouting, unlinking
 from session_core.maintenance.answers import Applied, ProgressFn, Skipped, StopFn
+from session_core.maintenance.members import Progress
 from session_core.maintenance.planner import PLUGINS, Planner
 from session_core.maintenance.run import Means, Run
 from session_core.routing.store import SessionStore
@@ -71,6 +73,24 @@ class Runner:
             return Applied.of(plan.result)
         self._require_no_gateway(plan)
         batch = self._ledger.begin(handle)
+        if plan.state == "planned":
+            with noting(f"that plan {handle} is begun"):
+                self._ledger.audit(self._client, f"{plan.kind}, begun", handle, {})
+        try:
+            return self._run(batch, plan, until, progress, stop)
+        except BaseException:
+            self.note(batch, self._client)
+            raise
+
+    def _run(
+        self,
+        batch: Batch,
+        plan: Plan,
+        until: float,
+        progress: ProgressFn | None,
+        stop: StopFn | None,
+    ) -> Applied:
+        handle = plan.handle
         if plan.state == "applying":
             for step in self._ledger.steps(batch.id):
                 self._finish_step(step)
@@ -84,8 +104,25 @@ class Runner:
                     progress(self._answer(batch, self._ledger.plan(handle)))
                     told_at = time.monotonic()
         if run.is_done:
-            self._win_room(batch, handle, until, stop)
+            self._win_room(batch, handle, until, progress, stop)
         return self._ended(batch, handle)
+
+    def gather(self) -> Alive:
+        """Return who is alive now."""
+        return self._means.gather()
+
+    def note(self, batch: Batch, client: str | None = None) -> None:
+        """Note in the log how far the plan of a batch was done, which a crash may have left out."""
+        with noting(f"how far batch {batch.id} was done"), suppress(Conflict):  # it has run out
+            plan = None if batch.plan is None else self._ledger.plan(batch.plan)
+            if plan is not None and plan.state != "finished" and "wanted" in plan.about:
+                self._audit(client, plan, self._answer(batch, plan))
+
+    def _audit(self, client: str | None, plan: Plan, done: Applied) -> None:
+        what = plan.kind if done.outcome == "applied" else f"{plan.kind}, in part"
+        counts = {"removed": done.removed, "finalized": done.finalized}
+        counts |= {"skipped": len(done.skipped), "remaining": done.remaining}
+        self._ledger.audit(client, what, plan.handle, counts)
 
     def take_up(self) -> None:
         """Decide what a crash has left, and do what was to follow it."""
@@ -98,6 +135,7 @@ class Runner:
                 told = end.get("told") in {True, finalize.BY_STORE}
                 if not finalize.begin_later(self._store, end) and not told:
                     finalize.tell(self._hooks, self._store, end)
+            self.note(self._ledger.batch(step.batch))
 
     def _finish_step(self, step: Step) -> None:
         """Do what a step does behind its commit; what was done is not done again."""
@@ -106,12 +144,27 @@ class Runner:
         if self._store is not None and step.result.get("routes"):
             rerouting.finish(self._store, step.result)
         if self._db.folder is not None:
-            unlinking.finish(self._ledger, step, self._db.folder)
+            folder = findings.folder_of(self._db, self._store)
+            unlinking.finish(self._ledger, step, self._db.folder, folder)
 
-    def _win_room(self, batch: Batch, handle: str, until: float, stop: StopFn | None) -> None:
+    def _win_room(
+        self,
+        batch: Batch,
+        handle: str,
+        until: float,
+        progress: ProgressFn | None,
+        stop: StopFn | None,
+    ) -> None:
         """Win back the room of what is gone, where the plan has that: a step without trash."""
-        left = members.of_part(self._ledger.plan(handle), "index")
-        won = reclaim.win(self._db, self._means.clock(), until, stop) if left else None
+        plan = self._ledger.plan(handle)
+        left = members.of_part(plan, "index")
+        so_far = self._answer(batch, plan) if left and progress is not None else None
+
+        def tell() -> None:
+            if progress is not None and so_far is not None:
+                progress(so_far)
+
+        won = reclaim.win(self._db, self._means.clock(), until, stop, tell) if left else None
         if won is not None:
             with suppress(Conflict):  # somebody else applies the plan, and has noted it
                 run_step(
@@ -149,10 +202,7 @@ class Runner:
             if done.outcome == "applied":
                 with suppress(Conflict):  # whoever else applies it has ended it
                     self._ledger.finish(handle, done.stored())
-            what = plan.kind if done.outcome == "applied" else f"{plan.kind}, in part"
-            counts = {"removed": done.removed, "finalized": done.finalized}
-            counts |= {"skipped": len(done.skipped), "remaining": done.remaining}
-            self._ledger.audit(self._client, what, handle, counts)
+            self._audit(self._client, plan, done)
         return done
 
     def _answer(self, batch: Batch, plan: Plan) -> Applied:
@@ -172,6 +222,10 @@ class Runner:
         warnings = [PLUGINS] if self._db.kind == "hermes" and ended else []
         if plan.about["wanted"]["start_new"]:
             warnings += [f"{key} {NOT_AFRESH}" for each in done for key in self._not_afresh(each)]
+        warnings += self._halves(batch, plan)
+        folder = findings.folder_of(self._db, self._store)
+        if folder is not None:
+            warnings += unlinking.staying(self._ledger.steps(batch.id), folder)
         room = self._room(plan)
         if room is not None and room["in_the_way"] is not None:
             warnings.append(room["in_the_way"])
@@ -186,6 +240,17 @@ class Runner:
             warnings=tuple(warnings),
             won=0 if room is None else room["bytes"],
         )
+
+    def _halves(self, batch: Batch, plan: Plan) -> Iterator[str]:
+        """Say of which conversations that were left a part is gone already."""
+        left = [member for member in plan.members if member.skipped is not None]
+        progress = Progress()
+        for step in self._ledger.steps(batch.id) if left else ():
+            progress.note(step.result or {})
+        for member in left:
+            if progress.has_begun(member):
+                name = members.name_of(member)
+                yield f"a part of {name} is in the trash; restore {batch.id} brings it back"
 
     def _room(self, plan: Plan) -> dict[str, Any] | None:
         """Return what was won back, where the plan has done that."""

@@ -67,6 +67,14 @@ class Scene:
             found = (each for each in found if each.tip.id in ids)
         return found if rest == where else (each for each in found if _is_within(each, where))
 
+    def unmatched(self, ids: Iterable[str], where: SessionFilter) -> list[str]:
+        """Return those of the named sessions of whose conversations a filter is not true."""
+        if where == EVERYTHING:
+            return []
+        anywhere = replace(where, status=where.status or "all")
+        matching = {each.id for found in self.matching(anywhere) for each in found.sessions}
+        return [each for each in ids if each in self.conversations.stocks and each not in matching]
+
     def allows(self, where: SessionFilter) -> Callable[[Stock], bool]:
         """Return whether a filter is true of a session itself; without a status also in archive."""
         if where == EVERYTHING:

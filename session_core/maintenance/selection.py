@@ -79,7 +79,7 @@ def named(scene: Scene, wanted: Wanted) -> Selection[Chosen]:
         scene,
         (
             (each, _open(each), f"named, {_last_active(each, scene.now)}")
-            for each in _named(scene, wanted.ids or ())
+            for each in _named(scene, wanted)
         ),
         reason=wanted.reason or "finalized",
         but=_ROUTED,
@@ -137,7 +137,7 @@ def _led_to(scene: Scene, entry: SessionEntry) -> Stock | None:
 
 def _candidates(scene: Scene, wanted: Wanted) -> Iterable[Conversation]:
     if wanted.ids is not None:
-        return _named(scene, wanted.ids)
+        return _named(scene, wanted)
     cutoff = scene.cutoff(wanted)
     return (
         each
@@ -146,15 +146,19 @@ def _candidates(scene: Scene, wanted: Wanted) -> Iterable[Conversation]:
     )
 
 
-def _named(scene: Scene, ids: Iterable[str]) -> Iterator[Conversation]:
-    """Yield what goes with each of the named sessions, once.
+def _named(scene: Scene, wanted: Wanted) -> Iterator[Conversation]:
+    """Yield what goes with each of the named sessions that a filter is true of, once.
 
     Raises:
         NotFound: one of them is not there.
     """
     seen: set[str] = set()
     found: list[Conversation] = []
+    ids = wanted.ids or ()
+    unmatched = set(scene.unmatched(ids, wanted.where))
     for session_id in ids:
+        if session_id in unmatched:
+            continue
         conversation = scene.conversations.named(session_id)
         if conversation is None:
             scene.db.revision(session_id)

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from session_core.errors import NotFound
+from session_core.maintenance.carrying import OF_OTHERS
 from session_core.models import Images, Revision
 from session_core.state.contract import StateDatabase
 
 _OWN = "sessions"
 _PAGE_BYTES = 1 << 20
-_OF_OTHERS = frozenset({"compression_locks", "session_turn_leases"})
-"""Tables that say who is at work in a session just now."""
 
 
 class Source:
@@ -23,7 +22,7 @@ class Source:
         self._at = at
         self.columns, self.values = row.columns, row.rows[0]
         self.id: str = self.values[self.columns.index("id")]
-        self.tables = [each for each in rest if each.table not in _OF_OTHERS]
+        self.tables = [each for each in rest if each.table not in OF_OTHERS]
         self.count = 0
 
     @classmethod
@@ -42,8 +41,9 @@ class Source:
 
     def pages(self) -> Iterator[Images]:
         """Yield its messages, up to the last one that there was."""
-        after, more = 0, True
-        while more and after < self._at.last_id:
+        after: int | None = None
+        more = True
+        while more and (after is None or after < self._at.last_id):
             image, more = self._db.message_images(self.id, after, _PAGE_BYTES)
             place = image.columns.index("id")
             rows = tuple(row for row in image.rows if row[place] <= self._at.last_id)

@@ -77,7 +77,7 @@ class Rows:
     def _look(self, member: Member, room: int) -> tuple[Images, bool]:
         noted = member.revision
         if noted["table"] == _MESSAGES:
-            return self._db.message_images(noted["session"], 0, room)
+            return self._db.message_images(noted["session"], None, room)
         image = self._db.row_images(noted["table"], {noted["column"]: noted["session"]})
         if len(image.rows) != noted["rows"]:
             raise Outdated(member.id, "there are others by now")
@@ -238,4 +238,4 @@ class Files:
     def _within(self, heads: Sequence[Head]) -> Iterator[None]:
         yield
         if self._db.folder is not None:
-            unlinking.remove(heads, self._db.folder)
+            unlinking.remove(heads, self._db.folder, self._folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ from session_core.ledger.steps import noting
 from session_core.maintenance import files
 from session_core.maintenance.members import Outdated
 
+NAMES = "names"
+"""In the result of a step: the files of what it took, also those that may not be touched."""
+
 Head = Mapping[str, Any]
+
+_MOST = 20
 
 
 def keep(path: Path, home: Path, heads: list[Head], member: str) -> Iterator[Kept]:
@@ -33,15 +39,36 @@ def keep(path: Path, home: Path, heads: list[Head], member: str) -> Iterator[Kep
         return
 
 
-def remove(heads: Iterable[Head], home: Path) -> None:
+def remove(heads: Iterable[Head], home: Path, store: Path | None = None) -> None:
     """Delete files that are still as they were kept; where one cannot be, that is reported."""
     for head in heads:
         with noting(f"that {head['name']} is deleted"):
-            files.remove(head, home)
+            files.remove(head, home, store)
 
 
-def finish(ledger: Ledger, step: Step, home: Path) -> None:
+def finish(ledger: Ledger, step: Step, home: Path, store: Path | None = None) -> None:
     """Delete what a step has kept that was cut short behind its commit."""
     if (step.result or {}).get("files"):
         kept = (each.value for each in ledger.trash(step.id) if each.what == files.FILE)
-        remove(list(kept), home)
+        remove(list(kept), home, store)
+
+
+def staying(steps: Iterable[Step], folder: Path) -> list[str]:
+    """Return warnings of the files of what steps have removed that are still there."""
+    results = (step.result for step in steps if isinstance(step.result, dict))
+    names = [name for result in results for name in result.get(NAMES, ())]
+    found = [name for name in names if _is_there(folder / name)]
+    said = [
+        f"{name} of a session that was removed is still there: it is a link, a database or no "
+        "ordinary file, could not be deleted, or was written just then"
+        for name in found[:_MOST]
+    ]
+    rest = len(found) - len(said)
+    return [*said, f"{rest:,} more such files are still there"] if rest else said
+
+
+def _is_there(path: Path) -> bool:
+    with suppress(OSError):
+        path.lstat()
+        return True
+    return False

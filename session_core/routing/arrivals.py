@@ -39,11 +39,14 @@ class Arrivals(Beginnings):
             forced = force_new and (same or entry.created_at < arrived_at)
             return self._arrive(key, source, entry, force_new=forced)
 
-        outer, self._told.turn = self._told.turn, None if turn is None else (key, turn)
-        try:
-            return self._deciding(key, decide)
-        finally:
-            self._told.turn = outer
+        def decide_in_turn(entry: SessionEntry | None) -> SessionEntry:
+            outer, self._told.turn = self._told.turn, None if turn is None else (key, turn)
+            try:
+                return decide(entry)
+            finally:
+                self._told.turn = outer
+
+        return self._deciding(key, decide_in_turn)
 
     def reset_session(
         self, session_key: str, display_name: str | None = None

@@ -43,8 +43,7 @@ class Beginnings(Expiry):
         """Begin a session because somebody asked."""
         entry = self._successor(old, source)
         entry.is_fresh_reset = True
-        self._crossed(old, entry, "new_session")
-        self._put(key, entry, self._end(old, _RESET), urgent=True)
+        self._cross(key, old, entry, "new_session", self._end(old, _RESET))
         return entry
 
     def _reset_by_policy(
@@ -52,8 +51,7 @@ class Beginnings(Expiry):
     ) -> SessionEntry:
         entry = self._successor(old, source)
         entry.was_auto_reset, entry.auto_reset_reason = True, reason
-        self._crossed(old, entry, reason)
-        self._put(key, entry, self._end(old, reason), urgent=True)
+        self._cross(key, old, entry, reason, self._end(old, reason))
         return entry
 
     def _replace_ended(self, key: str, old: SessionEntry, source: SessionSource) -> SessionEntry:
@@ -63,8 +61,9 @@ class Beginnings(Expiry):
         """
         entry = self._successor(old, source)
         if isinstance(self._copies, File) and self._ended_as(old) == _RESET:
-            self._crossed(old, entry, _RESET)
-        self._put(key, entry, urgent=True)
+            self._cross(key, old, entry, _RESET)
+        else:
+            self._put(key, entry, urgent=True)
         return entry
 
     def _switch(self, key: str, old: SessionEntry, session_id: str) -> SessionEntry:
@@ -78,9 +77,22 @@ class Beginnings(Expiry):
             self._peer(entry)(db)
 
         self._went_on(session_id)
-        self._crossed(old, entry, "session_switch")
-        self._put(key, entry, switch, urgent=True)
+        self._cross(key, old, entry, "session_switch", switch)
         return entry
+
+    def _cross(
+        self, key: str, old: SessionEntry, new: SessionEntry, reason: str, end: Beside | None = None
+    ) -> None:
+        """Store the entry of another session of a chat, with what the hooks are owed for that."""
+
+        def step(db: StateDatabase) -> None:
+            self._owe(old, new, reason)
+            if end is not None:
+                end(db)
+
+        if self.db is None:
+            self._owe(old, new, reason)
+        self._put(key, new, step, urgent=True)
 
     def _successor(self, old: SessionEntry, source: SessionSource | None = None) -> SessionEntry:
         now = self._now()

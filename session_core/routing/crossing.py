@@ -12,7 +12,7 @@ from functools import partial
 
 from session_core.hooks.specs import FINALIZE, RESET
 from session_core.keys import platform_of
-from session_core.routing.ends import Ends, has_begun, is_told, used_at
+from session_core.routing.ends import Ends, has_begun, is_told, told_too, used_at
 from session_core.routing.entries import UNTOLD, SessionEntry, local
 from session_core.routing.marks import Noted
 from session_core.routing.notes import BEGUN, CLAIM, holder_of, new_token
@@ -22,24 +22,34 @@ from session_core.routing.owed import Owed, begin_finalize, begin_reset, owe, ow
 class Crossings(Ends):
     """Boundaries are owed, told, and taken over from the dead."""
 
-    def tell_untold(self) -> None:
-        """Tell what processes that have died owed the hooks; called at a start, and now and then.
+    def tell_untold(self, session_key: str | None = None) -> None:
+        """Tell what processes that have died owed the hooks, of all chats or before more of one is.
 
         Raises:
             Denied: a live gateway holds the routes, in which that would have to be noted.
         """
-        if self.hooks is None or not self.hooks.may_tell():
+        if not self._is_heard:
             return
-        for key, entry in self._copies.all(having=UNTOLD).items():
+        if session_key is None:
+            found = self._copies.all(having=UNTOLD)
+        else:
+            entry = self._copies.get(session_key)
+            found = {} if entry is None else {session_key: entry}
+        for key, entry in found.items():
             for owed in self._left_behind(entry):
                 self._tell_of_dead(key, entry, owed)
 
-    def _crossed(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
-        """Owe a boundary to the hooks, in the entry that is stored; then it is told."""
+    def _owe(self, old: SessionEntry, new: SessionEntry, reason: str) -> None:
+        """Owe a boundary to the hooks, in the entry that is to be stored; then it is told.
+
+        It is called inside the step that ends the old session: of several chats that leave one, at
+        once or one after another, the first alone finds it alive, and owes its end.
+        """
         if self.hooks is None:
             return
-        lives = self._lives(old.session_id)
-        left = self._is_left_to_tell(old, lives=lives)
+        left = self._is_left_to_tell(old)
+        if self._told.together is not None:
+            self._told.together.ending.discard(old.session_id)
         token = new_token()
         owed = Owed(
             id=token,
@@ -59,9 +69,8 @@ class Crossings(Ends):
 
     def _pass_on(self, key: str, entry: SessionEntry) -> None:
         """Tell what a process that has died owed, before anything that follows this decision."""
-        if self.hooks is not None:
-            for owed in self._left_behind(entry):
-                self._told.afterwards.append(partial(self._tell_of_dead, key, entry, owed))
+        for owed in self._left_behind(entry):
+            self._told.afterwards.append(partial(self._tell_of_dead, key, entry, owed))
 
     def _tell(
         self, key: str, entry: SessionEntry, owed: Owed, ended: str | None, *, noted: bool = True
@@ -80,6 +89,9 @@ class Crossings(Ends):
             self._tell(key, entry, mine, mine.old_session_id)
 
     def _left_behind(self, entry: SessionEntry) -> list[Owed]:
+        """Return what the dead owe; where nobody listens it is left to who does."""
+        if not self._is_heard:
+            return []
         now = self._now()
         return [owed for owed in owed_by(entry) if not holder_of(owed.holder, owed.since, now)]
 
@@ -108,20 +120,27 @@ class Crossings(Ends):
         """
 
         def step(noted: Noted) -> Noted | None:
-            begun = noted.get(BEGUN) == owed.used_at and noted.get(CLAIM.names[0]) != owed.id
-            if begun or owed.used_at in noted.get("told", []):
+            told = noted.get("told", [])
+            use = owed.used_at
+            if use in {noted.get(BEGUN), *told} and noted.get(CLAIM.names[0]) != owed.id:
                 return None
-            claim = dict(zip(CLAIM.names, (owed.id, owed.since, owed.used_at), strict=True))
-            return {**noted, **claim, "used_at": owed.used_at}
+            claim = dict(zip(CLAIM.names, (owed.id, owed.since, use), strict=True))
+            # Told: another chat in that session knows it by this.
+            return {**noted, **claim, "used_at": use, "told": told_too(told, use)}
 
         return owed.old_session_id is not None and self.marks.change(owed.old_session_id, step)
 
-    def _is_left_to_tell(self, old: SessionEntry, *, lives: bool) -> bool:
+    @property
+    def _is_heard(self) -> bool:
+        return self.hooks is not None and self.hooks.may_tell()
+
+    def _is_left_to_tell(self, old: SessionEntry) -> bool:
         """Whether nobody has begun to tell the end of a session that its chat is leaving.
 
         Who has only claimed it finds the chat gone.
         """
-        if self._was_told_here(old.session_id, lives=lives):
+        lives = self._lives(old.session_id)
+        if self._was_told_here(old.session_id, lives=lives) or self._is_over(old.session_id):
             return False
         if not self._is_hermes:
             return not (old.expiry_finalized or has_begun(old))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
@@ -134,17 +134,18 @@ class Deciding:
         return fields
 
     @contextmanager
-    def together(self, *session_keys: str) -> Iterator[None]:
+    def together(self, *session_keys: str, ending: Collection[str] = ()) -> Iterator[None]:
         """What changes inside, in sessions and in the routes of these chats, is one transaction.
 
         The mirror follows it, and hooks are told, once it is committed. Nothing is removed inside.
-        Where routes are in a file alone, they and the sessions change one after another.
+        Where routes are in a file alone, they and the sessions change one after another. Who ends
+        sessions inside by himself names them: the first chat that leaves one tells its end.
 
         Raises:
             InvalidInput: a transaction is open already.
         """
         self._ready()
-        step = Step(frozenset(session_keys))
+        step = Step(frozenset(session_keys), ending)
         with ExitStack() as stack:
             for key in sorted(step.session_keys):
                 stack.enter_context(self._flights.of(key))

@@ -14,8 +14,10 @@ from functools import partial
 from session_core.errors import SessionError
 from session_core.routing.deciding import Beside, Deciding
 from session_core.routing.entries import SessionEntry
+from session_core.routing.file import File
 from session_core.routing.marks import Noted
 from session_core.routing.notes import BEGUN, CLAIM, token_of
+from session_core.routing.recovery import is_over
 
 _MOST_CHATS = 8
 """So many chats that share a session have marks of their own."""
@@ -32,8 +34,11 @@ class Ends(Deciding):
         return bool(noted) and is_told(entry, noted, lives=self._lives(entry.session_id))
 
     def claim_end(self, session_key: str, session_id: str) -> bool:
-        """Take on to tell that the session of a chat ends, whatever the clock says."""
-        take = partial(self._take, lives=self._lives(session_id))
+        """Take on to tell that the session of a chat ends, whatever the clock says.
+
+        Also from somebody else who has taken it on and not begun, since it does end now.
+        """
+        take = partial(self._take, lives=self._lives(session_id), ends_now=True)
         return self._change_noted(session_key, session_id, take)
 
     def begin_end(self, session_key: str, session_id: str) -> bool:
@@ -67,7 +72,7 @@ class Ends(Deciding):
         if self._is_hermes:
             self.marks.keep({entry.session_id for entry in self._copies.all().values()})
 
-    def _take(self, current: SessionEntry, *, lives: bool) -> bool:
+    def _take(self, current: SessionEntry, *, lives: bool, ends_now: bool = False) -> bool:
         """Note that the end of a session is told here, unless it was or somebody else does.
 
         What lives and has no mark was told by nobody, whatever this process remembers. Where a hook
@@ -75,20 +80,31 @@ class Ends(Deciding):
         """
         now, token = self._now(), self._token
         holder = CLAIM.holder(current, now)
-        if current.expiry_finalized or holder not in {None, token}:
+        is_left = holder in {None, token} or (ends_now and not has_begun(current))
+        if current.expiry_finalized or not is_left:
             return False
         if holder is None and lives and self.hooks is not None:
             self.hooks.reopened(current.session_id)
         if not has_begun(current):
             CLAIM.clear(current)
         CLAIM.put(current, token, now)
-        if self._was_told_here(current.session_id, lives=lives):
+        over = not self._is_hermes and self._is_over(current.session_id)
+        if over or self._was_told_here(current.session_id, lives=lives):
             current.extra[BEGUN] = used_at(current)
         return True
 
     def _was_told_here(self, session_id: str, *, lives: bool) -> bool:
         """Whether this process has told the end of a session, by another chat or by its id."""
         return not lives and self.hooks is not None and self.hooks.has_finalized(session_id)
+
+    def _is_over(self, session_id: str) -> bool:
+        """Whether a session has ended for good, so that its end is told by whoever has ended it.
+
+        Not where routes are in a file: the step that has ended it may have been cut short.
+        """
+        if self.db is None or isinstance(self._copies, File) or self._lives(session_id):
+            return False
+        return is_over(self.db.get_session(session_id))
 
     def _change_noted(
         self,
@@ -148,6 +164,10 @@ class Ends(Deciding):
             return True
 
     def _lives(self, session_id: str) -> bool:
+        """Whether a session goes on, up to this step where that is what ends it."""
+        step = self._told.together
+        if step is not None and session_id in step.ending:
+            return True
         row = None if self.db is None else self.db.get_session(session_id)
         return row is None or row["ended_at"] is None
 
@@ -172,9 +192,14 @@ def is_told(entry: SessionEntry, noted: Noted, *, lives: bool) -> bool:
     return used_at(entry) in told or bool(told and not lives)
 
 
+def told_too(told: list[str], use: str | None) -> list[str]:
+    """Return the uses of which the end was told, with one more."""
+    return told if use is None or use in told else [*told, use][-_MOST_CHATS:]
+
+
 def _noted_of(entry: SessionEntry, noted: Noted) -> Noted:
     claim = {name: entry.extra[name] for name in CLAIM.names if name in entry.extra}
     told: list[str] = noted.get("told", [])
-    if entry.expiry_finalized and used_at(entry) not in told:
-        told = [*told, used_at(entry)][-_MOST_CHATS:]
+    if entry.expiry_finalized:
+        told = told_too(told, used_at(entry))
     return {**claim, "used_at": used_at(entry), "told": told}

@@ -61,8 +61,9 @@ class File:
     ) -> bool:
         """Store an entry; return whether it had to be, since a text that is the same is not.
 
-        What changes beside it does so first: a crash in between leaves a route to a session that
-        has ended, from which the next message goes on to where it was to lead.
+        What changes beside it does so first, and may change the entry. A crash in between leaves a
+        route to a session that has ended, from which the next message goes on to where it was to
+        lead.
         """
         text = entry.to_text()
         if text == entry.stored and beside is None:
@@ -73,6 +74,7 @@ class File:
                 self._set_aside_broken(key, contents, entry)
             if beside is not None:
                 beside()
+                text = entry.to_text()
             if text == entry.stored:
                 return False
             self._write({**contents.entries, key: json.loads(text)}, contents)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from session_core.errors import InvalidInput
+from session_core.keys import check_session_id
 from session_core.routing.entries import UNTOLD, SessionEntry
 
 
@@ -59,6 +61,13 @@ def begin_reset(entry: SessionEntry, owed: Owed) -> bool:
     return _change(entry, owed, lambda _: None)
 
 
+def owe_as(entry: SessionEntry, current: SessionEntry) -> None:
+    """Let an entry owe what is owed by now, where nothing else of it was changed meanwhile."""
+    if without_owed(entry.stored) == without_owed(current.stored) and entry.stored is not None:
+        entry.stored = current.stored
+        _put(entry, owed_by(current))
+
+
 def without_owed(text: str | None) -> str | None:
     """Return the text of an entry as it is when all was told."""
     if text is None or UNTOLD not in text:
@@ -89,7 +98,10 @@ def _put(entry: SessionEntry, owed: list[Owed]) -> None:
 def _parsed(item: Any) -> Owed | None:
     try:
         owed = Owed(**item)
-    except TypeError:
+        for session_id in (owed.new_session_id, owed.old_session_id):
+            if session_id is not None:
+                check_session_id(session_id)
+    except (TypeError, InvalidInput):
         return None
     given = [value for value in asdict(owed).values() if value is not None]
     return owed if all(isinstance(value, str) for value in given) else None

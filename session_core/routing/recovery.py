@@ -20,6 +20,8 @@ before its continuation or the route was stored, or another chat has left the se
 GOES_ON = (*RESUMABLE, *_BEGUN)
 """Ends after which a chat goes on with the session that its route leads to."""
 
+_NOT_OVER = (*RESUMABLE, "compression")
+
 _ASKED_FOR = ("session_reset", "new_session")
 """Ends that somebody has asked for, before which nothing is gone on with."""
 
@@ -58,6 +60,11 @@ def find_session(
         if cut_short is None and goes_on(row, _BEGUN):
             cut_short = row
     return cut_short
+
+
+def is_over(row: SessionRow | None) -> bool:
+    """Whether a session has ended for good, which is told by whoever has ended it."""
+    return row is not None and row["ended_at"] is not None and row["end_reason"] not in _NOT_OVER
 
 
 def started_at(row: SessionRow) -> datetime | None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 
 class Step:
-    """A step of sessions and routes, and what follows its commit."""
+    """A step of sessions and routes, and what follows its commit.
 
-    def __init__(self, session_keys: frozenset[str]) -> None:
+    `ending` are the sessions that it ends and that no chat has left in it yet.
+    """
+
+    def __init__(self, session_keys: frozenset[str], ending: Collection[str] = ()) -> None:
         self.session_keys = session_keys
+        self.ending = set(ending)
         self.afterwards: list[Callable[[], object]] = []
 
 

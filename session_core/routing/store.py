@@ -15,7 +15,7 @@ from session_core.routing import policies, states
 from session_core.routing.deciding import check_is_key
 from session_core.routing.entries import SessionEntry
 from session_core.routing.interruptions import Interruptions
-from session_core.routing.owed import owed_by
+from session_core.routing.owed import owe_as, owed_by
 from session_core.routing.states import RouteState
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class SessionStore(Interruptions):
     # -- marks -------------------------------------------------------------------------------
 
     def save(self, entry: SessionEntry, *, urgent: bool = False) -> None:
-        """Store an entry that the caller has changed.
+        """Store an entry that the caller has changed; what was told since stays told.
 
         Raises:
             InvalidInput: its key begins with `_`, like what is no entry.
@@ -102,6 +102,9 @@ class SessionStore(Interruptions):
                 f"an entry under {entry.key!r} would never be read; name it otherwise"
             )
         self._ready(entry.key)
+        current = self._copies.get(entry.key)
+        if current is not None and current.stored != entry.stored:
+            owe_as(entry, current)
         self._put(entry.key, entry, urgent=urgent or entry.leads_elsewhere)
 
     def update_session(
@@ -178,7 +181,8 @@ class SessionStore(Interruptions):
     def prune_old_entries(self, max_age_days: int | None) -> int:
         """Remove entries that were not used for so many days; return how many. Acts at once.
 
-        Suspended ones and those with active processes stay. The sessions themselves are kept.
+        Suspended ones stay, those with active processes, and those of which hooks are owed
+        something. The sessions themselves are kept.
 
         Raises:
             InvalidInput: that is no number of days.
@@ -192,6 +196,7 @@ class SessionStore(Interruptions):
             key: entry
             for key, entry in self.entries().items()
             if policies.prunable(entry, max_age_days, now, active=self._has_active_processes)
+            and not owed_by(entry)
         }
         return len(self.remove(old)) if old else 0
 

@@ -112,13 +112,12 @@ class Table:
     ) -> bool:
         """Store an entry in one row; return whether it had to be, since the same text is not.
 
-        What changes beside it does so in the same transaction.
+        What changes beside it does so in the same transaction, first, and may change the entry.
         """
         with self._db.transaction() if beside else nullcontext():
-            stored = self._put(key, entry)
             if beside is not None:
                 beside()
-        return stored
+            return self._put(key, entry)
 
     def remove(self, entries: Entries) -> list[str]:
         """Remove entries that are still as they were read; return the keys of those."""

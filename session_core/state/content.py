@@ -15,6 +15,9 @@ from session_core.errors import InvalidInput
 
 MARKER = "\x00json:"
 
+MAX_DEPTH = 20
+"""What is nested deeper is no text: nobody who means to be read does so."""
+
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
@@ -33,8 +36,8 @@ def decode(stored: Any) -> Any:
     """Return the content that was stored; what cannot be decoded is returned as it is."""
     if isinstance(stored, str) and stored.startswith(MARKER):
         try:
-            return _load(stored[len(MARKER) :])
-        except (ValueError, RecursionError):
+            return load(stored[len(MARKER) :])
+        except ValueError:
             return stored
     return stored
 
@@ -46,11 +49,19 @@ def encode_json(value: Any) -> str | None:
     return clean_text(value) if isinstance(value, str) else dump(value)
 
 
-def _load(stored: str | bytes) -> Any:
-    value = json.loads(stored)
+def load(stored: str | bytes) -> Any:
+    """Return the value of a JSON text, without halves of characters.
+
+    Raises:
+        ValueError: it is broken, or nested too deep.
+    """
     half = "\\ud" if isinstance(stored, str) else b"\\ud"
-    # An escape may stand for half a character, which nothing above this could send or index.
-    return _mended(value) if half in stored.lower() else value  # type: ignore[operator]
+    try:
+        value = json.loads(stored)
+        # An escape may stand for half a character, which nothing above this could send or index.
+        return _mended(value) if half in stored.lower() else value  # type: ignore[operator]
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def _mended(value: Any) -> Any:
@@ -82,8 +93,8 @@ def decode_json(stored: Any) -> Any:
     if not stored:
         return None
     try:
-        return _load(stored)
-    except (TypeError, ValueError, RecursionError):
+        return load(stored)
+    except (TypeError, ValueError):
         return None
 
 
@@ -104,20 +115,24 @@ def count_calls(stored: str | None) -> int:
 
 def plain_text(content: Any) -> str:
     """Return what a person would read of decoded content: its text parts, images left out."""
-    if content is None:
+    return _text_of(content, 0)
+
+
+def _text_of(content: Any, depth: int) -> str:
+    if content is None or depth > MAX_DEPTH:
         return ""
     if isinstance(content, str):
         return content
     if isinstance(content, bytes):
         return content.decode("utf-8", "replace")
     if isinstance(content, list):
-        return "\n".join(filter(None, (_part_text(part) for part in content)))
+        return "\n".join(filter(None, (_part_text(part, depth) for part in content)))
     if isinstance(content, Mapping):
-        return _part_text(content)
+        return _part_text(content, depth)
     return str(content)
 
 
-def _part_text(part: Any) -> str:
+def _part_text(part: Any, depth: int) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):
@@ -125,4 +140,4 @@ def _part_text(part: Any) -> str:
     if part.get("type", "text") in _TEXT_PARTS or "text" in part:
         text = part.get("text")
         return text if isinstance(text, str) else ""
-    return plain_text(part.get("content"))
+    return _text_of(part.get("content"), depth + 1)

@@ -6,7 +6,7 @@ with `in` first, which is a memory search, and gone through only where that foun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from session_core.state import searchable
@@ -16,13 +16,14 @@ from session_core.state.query import And, Leaf, Node, Not
 class Word:
     """One leaf, ready to be looked for in folded text."""
 
-    __slots__ = ("_lone", "_longest", "leaf", "words")
+    __slots__ = ("_again", "_lone", "_longest", "leaf", "words")
 
     def __init__(self, leaf: Leaf) -> None:
         self.leaf = leaf
         self.words = tuple(leaf.words) or ("\x00",)
         self._lone = [searchable.has_spaceless(one) for one in self.words]
         self._longest = max(self.words, key=len)
+        self._again = _again(self.words)
 
     @property
     def longest(self) -> str:
@@ -33,31 +34,44 @@ class Word:
         """Return where it begins and ends, at or after `start`, None if it is not there."""
         if len(self.words) > 1 and self._longest not in folded:
             return None
-        at = folded.find(self.words[0], start)
-        while at >= 0:
-            end = self._end(folded, at)
+        at, begins = start, list[int]()
+        while True:
+            if not begins:
+                at = self._begin(folded, at)
+                if at < 0:
+                    return None
+            place = len(begins)
+            end = self._end(folded, at, place)
             if end is not None:
-                return at, end
-            at = folded.find(self.words[0], at + 1)
-        return None
+                begins.append(at)
+                if len(begins) == len(self.words):
+                    return begins[0], end
+                at = _next(folded, end)
+            elif begins:
+                # No word of the text is read twice: it may go on as a later beginning.
+                del begins[: place - self._again[place]]
+            else:
+                at += 1
 
     def count(self, folded: str) -> int:
         """Return about how often it is there, 0 only if it is not."""
         return folded.count(self._longest) if self.find(folded) else 0
 
-    def _end(self, folded: str, at: int) -> int | None:
-        """Return where it ends if it begins there."""
-        if not self._lone[0] and at and searchable.is_joined(folded[at - 1]):
+    def _begin(self, folded: str, at: int) -> int:
+        """Return where its first word may begin, -1 if nowhere."""
+        at = folded.find(self.words[0], at)
+        while at > 0 and not self._lone[0] and searchable.is_joined(folded[at - 1]):
+            at = folded.find(self.words[0], at + 1)
+        return at
+
+    def _end(self, folded: str, at: int, place: int) -> int | None:
+        """Return where that one of its words ends if it begins there."""
+        if not folded.startswith(self.words[place], at):
             return None
-        end = at + len(self.words[0])
-        for place in range(1, len(self.words)):
-            begin = _next(folded, end)
-            apart = begin > end or self._lone[place] or self._lone[place - 1]
-            if not apart or not folded.startswith(self.words[place], begin):
-                return None
-            end = begin + len(self.words[place])
-        goes_on = end < len(folded) and searchable.is_joined(folded[end])
-        return None if goes_on and not self._lone[-1] and not self.leaf.prefix else end
+        end = at + len(self.words[place])
+        if self._lone[place] or (self.leaf.prefix and place == len(self.words) - 1):
+            return end
+        return None if end < len(folded) and searchable.is_joined(folded[end]) else end
 
 
 def _next(folded: str, at: int) -> int:
@@ -65,6 +79,17 @@ def _next(folded: str, at: int) -> int:
     while at < len(folded) and searchable.is_between(folded[at]):
         at += 1
     return at
+
+
+def _again(words: Sequence[str]) -> list[int]:
+    """Return, for so many first words, how many of their last ones are its first ones again."""
+    found = [0] * len(words)
+    for count in range(2, len(words)):
+        shared = found[count - 1]
+        while shared and words[shared] != words[count - 1]:
+            shared = found[shared]
+        found[count] = shared + (words[shared] == words[count - 1])
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -1,22 +1,20 @@
 r"""The text by which a message is found, and how it is cut into words: the same for every engine.
 
-It is what a person would read, the name of a tool and the values of its arguments, and the ids of
-tool calls, which nobody is shown. Scripts that are written without spaces (and emoji) have every
-character as a word, so that a piece of any length is a phrase. Folding makes spellings equal in
-every script: case, accents and points, composed or not, wide or narrow. Vowels that are written as
-marks stay.
+It is what a person would read, the name of a tool and the values of its arguments; and what nobody
+is shown: the names of the arguments and the ids of the calls. Scripts that are written without
+spaces (and emoji) have every character as a word, so that a piece of any length is a phrase.
+Folding makes spellings equal in every script: case, accents and points, composed or not, wide or
+narrow. Vowels that are written as marks stay.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any
 
-from session_core.state.content import MARKER, decode, decode_json, plain_text
+from session_core.state.content import MARKER, MAX_DEPTH, decode, decode_json, load, plain_text
 
 SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2600-\u27bf\u2e80-\u2fdf\u3005-\u3007"
@@ -87,12 +85,12 @@ _SPACED = _Spaced()
 
 def of(content: Any, tool_name: Any, tool_calls: Any) -> str:
     """Return the text by which a stored row is found."""
-    shown, ids = parts(content, tool_name, tool_calls)
-    return f"{shown}\n{ids}" if ids else shown
+    shown, unshown = parts(content, tool_name, tool_calls)
+    return f"{shown}\n{unshown}" if unshown else shown
 
 
 def parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str, str]:
-    """Return of it what a person would read, and the ids."""
+    """Return of it what a person would read, and what nobody is shown."""
     text = _content_text(content)
     if tool_name:
         text = f"{text}\n{plain_text(tool_name)}" if text else plain_text(tool_name)
@@ -102,8 +100,11 @@ def parts(content: Any, tool_name: Any, tool_calls: Any) -> tuple[str, str]:
     calls = decode_json(stored)
     if not isinstance(calls, list):
         return "\n".join(filter(None, (text, stored))), ""
-    shown = "\n".join(filter(None, (text, *chain.from_iterable(map(_call_texts, calls)))))
-    return shown, "\n".join(chain.from_iterable(map(_call_ids, calls)))
+    shown, unshown = [text], list[str]()
+    for call in calls:
+        _gather(_ids(call), unshown, unshown)
+        _gather(_said(call), shown, unshown)
+    return "\n".join(filter(None, shown)), "\n".join(dict.fromkeys(unshown))
 
 
 def fold(text: str) -> str:
@@ -162,46 +163,53 @@ def _content_text(content: Any) -> str:
     decoded = decode(content)
     text = plain_text(decoded)
     if not text and isinstance(decoded, (list, dict)):
-        return "\n".join(_leaves(decoded))
+        texts = list[str]()
+        _gather(decoded, texts, [])
+        return "\n".join(texts)
     return text
 
 
-def _call_texts(call: Any) -> Iterator[str]:
-    if not _is_call(call):
-        yield from _leaves(call)
-        return
-    name, arguments = call["function"].get("name"), call["function"].get("arguments")
-    if isinstance(name, str):
-        yield name
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            yield str(arguments)
-            return
-    yield from _leaves(arguments)
+def _said(call: Any) -> Any:
+    """Return of a tool call what it says, whoever wrote it: the name, and the arguments decoded."""
+    if not isinstance(call, Mapping):
+        return call
+    inner = call.get("function")
+    if isinstance(inner, Mapping):
+        return [inner.get("name"), _arguments(inner.get("arguments"))]
+    return [
+        _arguments(value) if key == "arguments" else value
+        for key, value in call.items()
+        if key != "type" and not _ID.search(key)
+    ]
 
 
-def _call_ids(call: Any) -> Iterator[str]:
-    if _is_call(call):
-        found = (str(value) for key, value in call.items() if _ID.search(key) and value)
-        yield from dict.fromkeys(found)
+def _arguments(stored: Any) -> Any:
+    if not isinstance(stored, str):
+        return stored
+    try:
+        return load(stored)
+    except ValueError:
+        return stored
 
 
-def _is_call(call: Any) -> bool:
-    """Whether it is a tool call as everybody writes it."""
-    return isinstance(call, Mapping) and isinstance(call.get("function"), Mapping)
+def _ids(call: Any) -> list[Any]:
+    if not isinstance(call, Mapping):
+        return []
+    return [value for key, value in call.items() if _ID.search(key)]
 
 
-def _leaves(value: Any, depth: int = 0) -> Iterator[str]:
+def _gather(value: Any, texts: list[str], names: list[str], depth: int = 0) -> None:
+    """Add the texts that are in a value, and the names under which they are."""
     if isinstance(value, str):
         if len(value) <= _LEAF_MAX or " " in value[:_LEAF_MAX]:
-            yield value
+            texts.append(value)
     elif isinstance(value, bool) or value is None:
         return
     elif isinstance(value, (int, float)):
-        yield str(value)
-    elif depth < 20:  # noqa: PLR2004 -- nobody nests arguments deeper
-        inner = value.values() if isinstance(value, Mapping) else value
-        for item in inner:
-            yield from _leaves(item, depth + 1)
+        texts.append(str(value))
+    elif depth < MAX_DEPTH:
+        if isinstance(value, Mapping):
+            names += value
+            value = value.values()
+        for item in value:
+            _gather(item, texts, names, depth + 1)

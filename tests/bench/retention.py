@@ -80,7 +80,7 @@ def rows(name: str, chosen: Sequence[Session], theirs: Answer) -> Iterator[Row]:
 def plan_row(home: Path, chosen: Sequence[Session], count: int) -> Row:
     """Return the row of planning one conversation of so many messages: read, chosen, recorded."""
     messages = long_conversation(chosen, count)
-    folder = StateFolder(home / "state.db", root=home / "state")
+    folder = StateFolder(home / "state.db", root=home.with_name(f"{home.name}-state"))
     with SessionDB(home / "state.db") as db, Ledger(folder) as ledger:
         for start in range(0, len(messages), _AT_ONCE):
             page = messages[start : start + _AT_ONCE]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from session_core.compression import passages, reading, retention, summaries
+from session_core.compression import passages, reading, retention, salience, summaries
 from session_core.compression.extractive import NO_ROOM, NOTHING, summarize
 from session_core.compression.passages import SECTIONS
 from session_core.compression.retention import Retention
@@ -102,6 +102,37 @@ def test_the_one_odd_line_in_a_long_log_wins_over_the_log() -> None:
     odd = "somebody has quarantined src/fjord/iris_cactus.py since yesterday"
     summary = summarize([result(1, f"{listing(200)}\n{odd}\n{listing(201)}")], 60)
     assert "src/fjord/iris_cactus.py" in summary
+
+
+@pytest.mark.parametrize("times", [2, 3, 9])
+def test_what_a_result_says_again_is_worth_as_much_as_if_it_said_it_once(times: int) -> None:
+    told = [f"2026-03-09T19:{at:02}:00Z the quota of the cellar is 640 GB now" for at in range(9)]
+    once, again = (
+        reading.read([result(1, "\n".join((log(20), *told[:count], listing(20))))])
+        for count in (1, times)
+    )
+    assert [passage.text for passage in again.passages].count(told[0]) == 1
+    assert _chance(again, told[0]) == _chance(once, told[0])
+
+
+def _chance(given: reading.Reading, text: str) -> float:
+    (chance,) = {salience.chances(given)[id(it)] for it in given.passages if it.text == text}
+    return chance
+
+
+@pytest.mark.parametrize(
+    ("alike", "odd"),
+    [
+        ("記録{}件を倉庫から読み込みました。", "上限は来月から640件に変わります。"),
+        ("从仓库读取了{}条记录。", "下个月起上限改为640条。"),
+    ],
+)
+def test_lines_of_a_script_without_spaces_are_told_apart_by_their_words(
+    alike: str, odd: str
+) -> None:
+    lines = [alike.format(number) for number in range(100, 140)]
+    lines.insert(20, odd)
+    assert odd in summarize([result(1, "\n".join(lines))], len(odd) + 12)
 
 
 def test_a_path_of_a_listing_that_is_used_later_wins_over_the_listing() -> None:

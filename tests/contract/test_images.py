@@ -115,6 +115,53 @@ def test_nothing_is_removed_of_a_session_at_another_revision(
     assert (db.message_count("s"), db.message_count("t")) == (5, 6)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "after another change"])
+@pytest.mark.parametrize("by", ["itself", "another"])
+def test_a_message_that_is_not_as_in_its_image_stays_and_so_do_all(
+    db: StateDatabase, other: StateDatabase, by: str, late: bool
+) -> None:
+    ids = fill(db)
+    if late:
+        other.create_session("later", "cli")
+        db.create_session("latest", "cli")
+    texts = messages_of(db)
+    who = db if by == "itself" else other
+    who.change_row("messages", {"id": ids[2]}, {}, {"content": "edited"})
+    with pytest.raises(Changed):
+        db.remove_messages({"s": (ids, db.revision("s"))}, [texts])
+    assert db.message_count("s") == 5
+    db.remove_messages({"s": (ids, db.revision("s"))}, [messages_of(db)])
+    assert db.message_count("s") == 0
+
+
+def test_a_message_that_changes_in_the_very_transaction_is_not_as_in_its_image(
+    db: StateDatabase,
+) -> None:
+    ids = fill(db)
+    with db.transaction():
+        texts = messages_of(db)
+        db.change_row("messages", {"id": ids[2]}, {}, {"content": "edited"})
+        with pytest.raises(Changed):
+            db.remove_messages({"s": (ids, db.revision("s"))}, [texts])
+    assert db.message_count("s") == 5
+
+
+def test_a_session_stays_where_more_belongs_to_it_than_was_imaged(
+    db: StateDatabase, other: StateDatabase
+) -> None:
+    ids = fill(db)
+    rows = db.session_images("s")
+    other.record_auxiliary_usage("s", "vision", input_tokens=7)
+    if db.session_images("s") == rows:
+        return  # a home that has no such table
+    with db.transaction():
+        db.remove_messages({"s": (ids, db.revision("s"))})
+        with pytest.raises(Changed):
+            db.remove_rows(rows)
+        db.remove_rows(db.session_images("s"))
+    assert db.session_images("s") == []
+
+
 def test_a_row_that_is_not_as_in_its_image_stays_and_so_does_all(db: StateDatabase) -> None:
     fill(db)
     rows, texts = db.session_images("s"), messages_of(db)
@@ -267,7 +314,32 @@ def test_a_list_that_was_read_before_has_what_came_back(
     assert other.list_sessions(limit=9).items[-1].last_active_at > shown
 
 
-@pytest.mark.parametrize("given", [[1], [("sessions", (), ())], "x"])
+def image_of(
+    *row: Any, columns: Any = ("id", "session_id"), table: Any = "messages"
+) -> list[Images]:
+    return [Images(table, columns, (row,))]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [1],
+        [("sessions", (), ())],
+        "x",
+        5,
+        image_of("s", columns=("session_id",)),
+        image_of(99, columns=("id",)),
+        image_of(99, 98, "s", columns=("id", "id", "session_id")),
+        image_of(99),
+        image_of("x", "s"),
+        image_of(None, "s"),
+        image_of("s", columns=("source",), table="sessions"),
+        image_of(99, "s", table=5),
+        image_of(99, "s", columns=5),
+        [Images("messages", ("id", "session_id"), 5)],  # type: ignore[arg-type]
+        [Images("messages", ("id", "session_id"), (5,))],  # type: ignore[arg-type]
+    ],
+)
 def test_what_is_no_image_is_invalid(db: StateDatabase, given: Any) -> None:
     for verb in (db.put_images, db.remove_rows):
         with pytest.raises(InvalidInput):

@@ -56,6 +56,15 @@ def test_revisions_and_links_are_those_of_each_session(db: StateDatabase) -> Non
         assert found[name].rows == db.message_count(name)
 
 
+@pytest.mark.parametrize("flag", [2, -1, "abc"])
+def test_a_revision_has_the_last_message_whatever_its_flag(
+    db: StateDatabase, strange: Strange, flag: Any
+) -> None:
+    ids = [db.append_message("s", "user", "one", create={"source": "cli"}) for _ in range(3)]
+    strange("UPDATE messages SET active = ? WHERE id = ?", flag, ids[-1])
+    assert db.revision("s").last_id == by_id(db)["s"].revision.last_id == ids[-1]
+
+
 def tell(db: StateDatabase) -> list[str]:
     """Make sessions of every kind, with rows that are live, compacted and rewound."""
     names = ["root", "next", "branch", "worker", "tool"]

@@ -36,7 +36,7 @@ FILES = (
 
 
 class Beside(StateFolder):
-    """A state folder that is copied with its home, and bound to nothing."""
+    """A state folder that is copied with its home, and bound to nothing: all lies in one folder."""
 
     def find(self) -> Path | None:
         """Return it where it is there."""
@@ -46,6 +46,9 @@ class Beside(StateFolder):
         """Make it."""
         self.root.mkdir(exist_ok=True)
         return self.root
+
+    def require_outside(self, folder: Path, instead: str) -> None:
+        """Let it be."""
 
 
 class Opened:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
+from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFound
 from session_core.ledger.batches import KEPT_S
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.packing import pack
 from session_core.ledger.records import Emptied, Kept
 from session_core.ledger.shelf import new_step_id
 from tests.homes import connect
 from tests.ledger.conftest import START, Clock
+
+on_posix = pytest.mark.skipif(sys.platform == "win32", reason="it has no modes")
 
 ROWS = [Kept("messages", {"id": n, "content": f"said {n}", "blob": b"\0\xff"}) for n in range(3)]
 
@@ -46,6 +51,36 @@ def test_a_batch_has_its_steps_in_order_and_they_their_trash(ledger: Ledger) -> 
     assert list(ledger.trash(second)) == []
     assert list(ledger.trash(third)) == list(much())
     assert ledger.batch(batch).count == 4
+
+
+def test_a_step_of_which_an_undo_has_left_something_stays_open_to_another(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    step = keep(ledger, batch)
+    for left in ({"rows": 1}, None):
+        assert ledger.undoable(batch).undone_at is None
+        undo = new_step_id()
+        ledger.prepare(undo, ledger.add_batch("restore").id, [], undoes=step)
+        with pytest.raises(Conflict, match="being undone"):
+            ledger.prepare(new_step_id(), ledger.add_batch("restore").id, [], undoes=step)
+        ledger.done(undo, {"left": left})
+        assert ledger.tried(step) == {"left": left}
+    with pytest.raises(Conflict, match="undone already"):
+        ledger.undoable(batch)
+    with pytest.raises(Conflict, match="was undone"):
+        ledger.prepare(new_step_id(), ledger.add_batch("restore").id, [], undoes=step)
+
+
+def test_the_last_batch_that_can_bring_a_session_back_is_known(
+    ledger: Ledger, clock: Clock
+) -> None:
+    batches = [ledger.add_batch("prune sessions").id for _ in range(2)]
+    for batch in batches:
+        step = new_step_id()
+        ledger.prepare(step, batch, ROWS)
+        ledger.done(step, {"sessions": ["a", "b"]})
+    assert (ledger.holder("b"), ledger.holder("c")) == (batches[1], None)
+    clock.now += KEPT_S + 1
+    assert ledger.holder("b") is None
 
 
 def test_trash_is_read_a_piece_at_a_time(ledger: Ledger) -> None:
@@ -288,3 +323,70 @@ def test_a_disk_that_is_gone_for_a_while_loses_nothing(
     away.rename(disk)
     assert again.empty().bytes > 0
     assert again.bytes_used() == 0
+
+
+@pytest.mark.parametrize("kept", [ROWS, list(much())], ids=["one piece", "several"])
+def test_trash_that_somebody_has_changed_is_not_given_out(
+    open_ledger: Callable[..., Ledger], disk: Path, kept: list[Kept]
+) -> None:
+    ledger = open_ledger(trash_dir=disk)
+    step = keep(ledger, ledger.add_batch("sessions_prune").id, kept)
+    (file,) = disk.glob("*.db")
+    with connect(file) as connection:
+        for position, data in enumerate(pack([Kept("messages", {"content": "planted"})])):
+            sql = "UPDATE trash SET data = ? WHERE step = ? AND position = ?"
+            connection.execute(sql, (data, step, position))
+    with pytest.raises(Corrupt, match="somebody has changed it"):
+        next(ledger.trash(step))
+
+
+@on_posix
+@pytest.mark.parametrize("loose", [0o666, 0o620, 0o602])
+def test_a_file_that_others_may_write_is_no_place_for_trash(
+    open_ledger: Callable[..., Ledger], disk: Path, folder: StateFolder, loose: int
+) -> None:
+    ledger = open_ledger(trash_dir=disk)
+    batch = ledger.add_batch("sessions_prune").id
+    file = disk / f"{folder.make().name}.db"
+    file.touch()
+    file.chmod(loose)
+    with pytest.raises(Denied, match="others may write"):
+        keep(ledger, batch)
+    file.chmod(0o644)
+    keep(ledger, batch)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@on_posix
+def test_a_file_of_somebody_else_is_no_place_for_trash(
+    open_ledger: Callable[..., Ledger],
+    disk: Path,
+    folder: StateFolder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = open_ledger(trash_dir=disk)
+    batch = ledger.add_batch("sessions_prune").id
+    (disk / f"{folder.make().name}.db").touch(0o600)
+    disk.chmod(0o777)
+    stat = Path.stat
+
+    def of_a_stranger(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = stat(self, follow_symlinks=follow_symlinks)
+        values = list(found)
+        values[4] = 4242
+        return os.stat_result(values) if self.parent == disk else found
+
+    monkeypatch.setattr(Path, "stat", of_a_stranger)
+    with pytest.raises(Denied, match="somebody else's"):
+        keep(ledger, batch)
+
+
+def test_trash_in_the_home_is_refused(
+    open_ledger: Callable[..., Ledger], folder: StateFolder
+) -> None:
+    inside = folder.db_path.parent / "trash"
+    inside.mkdir()
+    ledger = open_ledger(trash_dir=inside)
+    with pytest.raises(Denied, match="name a folder elsewhere for the trash"):
+        keep(ledger, ledger.add_batch("sessions_prune").id)
+    assert list(inside.iterdir()) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core.errors import StorageError
+from session_core.errors import Denied, StorageError
 from session_core.home import state_root
 from session_core.ledger.folder import HERMES, Bound, StateFolder, known
 from tests.homes import hermes_database, own_database
@@ -61,6 +61,53 @@ def test_it_is_its_owners_alone_and_outside_the_home(db_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     assert not folder.is_relative_to(db_path.parent)
+
+
+def test_nothing_is_kept_in_a_home_of_hermes_that_is_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "data"
+    home.mkdir()
+    hermes_database(home / "state.db")
+    (home / "config.yaml").touch()
+    before = sorted(home.rglob("*"))
+    for name in ("HOME", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(home))
+    with pytest.raises(Denied, match=r"in the home .*; set MCP_SESSIONS_STATE to a folder"):
+        StateFolder(home / "state.db").make()
+    assert sorted(home.rglob("*")) == before
+    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "elsewhere"))
+    assert StateFolder(home / "state.db").make().parent == tmp_path / "elsewhere"
+
+
+@on_posix
+def test_a_way_into_the_home_over_a_link_is_seen(db_path: Path, tmp_path: Path) -> None:
+    (tmp_path / "way").symlink_to(db_path.parent)
+    for path, root in (
+        (db_path, tmp_path / "way"),
+        (tmp_path / "way" / "state.db", db_path.parent),
+    ):
+        folder = StateFolder(path, root=root / "state")
+        folder.know(HERMES)
+        with pytest.raises(Denied):
+            folder.make()
+
+
+def test_a_database_of_ours_may_lie_in_the_users_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    own_database(tmp_path / "state.db")
+    assert StateFolder(tmp_path / "state.db").make().is_dir()
+
+
+def test_a_home_below_the_users_folder_has_its_state_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for home in (tmp_path / ".hermes", tmp_path / ".local" / "share" / "mcp-sessions"):
+        hermes_database(home / "state.db")
+        assert StateFolder(home / "state.db").make().is_dir()
 
 
 @on_posix

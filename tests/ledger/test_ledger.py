@@ -59,6 +59,20 @@ def test_it_is_made_with_the_first_write_and_is_its_owners_alone(
         assert connection.execute("PRAGMA auto_vacuum").fetchone() == (1,)
 
 
+def test_of_a_plan_each_client_has_one_line_which_says_how_far_it_came(ledger: Ledger) -> None:
+    plan = ledger.add_plan("prune", [Member("a")], None).handle
+    ledger.audit("cli", "prune, begun", plan, {})
+    ledger.audit("server", "prune, in part", plan, {"removed": 1})
+    ledger.audit(None, "prune, in part", plan, {"removed": 2})
+    ledger.audit("cli", "prune", plan, {"removed": 3})
+    ledger.audit("cli", "prune, in part", plan, {"removed": 2})
+    ledger.audit(None, "nobody came to it", "p-other", {})
+    assert [(line.client, line.what, line.counts) for line in ledger.audited().items] == [
+        ("server", "prune, in part", {"removed": 2}),
+        ("cli", "prune", {"removed": 3}),
+    ]
+
+
 def test_what_was_written_is_there_when_it_is_opened_again(
     ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
 ) -> None:

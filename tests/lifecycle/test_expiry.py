@@ -401,6 +401,27 @@ def test_the_first_tick_prunes_and_then_one_an_hour(expiring: World, monotonic: 
     assert left == [[], ["b"], []]
 
 
+def test_a_failure_whose_session_its_chat_has_left_keeps_no_prune_from_coming(
+    expiring: World, monotonic: Monotonic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = watcher(expiring, clock=monotonic)
+    expiring.say()
+    expiring.clock.advance(hours=2)
+
+    def busy(_: Any) -> bool:
+        raise Busy("the write lock is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expiring.store, "claim_expiry", busy)
+        assert watch.tick() == []
+    expiring.say()
+    expiring.say(chat_id="old")
+    expiring.clock.advance(days=100)
+    expiring.say()
+    watch.tick()
+    assert list(expiring.store.entries()) == [KEY]
+
+
 def test_a_prune_keeps_the_sessions(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(days=91)

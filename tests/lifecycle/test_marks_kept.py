@@ -157,23 +157,6 @@ def test_eight_chats_that_share_a_session_have_marks_of_their_own(start_hermes: 
     assert told == [True] * 8 + [False]  # the one that was used last first
 
 
-def test_a_session_that_two_chats_share_is_told_once_and_the_mark_of_one_keeps_not_the_other(
-    start_hermes: Start,
-) -> None:
-    world = start_hermes()
-    session_id = world.say().session_id
-    world.clock.advance(seconds=1)
-    world.say(chat_id=43)
-    entry = world.store.get(of(43))
-    assert entry is not None
-    entry.session_id = session_id
-    world.store.save(entry)
-    world.runtime.reset(KEY)
-    world.clock.advance(hours=2)
-    assert session_id in tick(world)
-    assert finalized(world).count(session_id) == 1
-
-
 # What goes wrong
 
 

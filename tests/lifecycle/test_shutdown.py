@@ -177,6 +177,21 @@ def test_a_mark_that_fails_keeps_no_shutdown_from_its_end(world: World) -> None:
     assert any("marked" in what for what in world.reported)
 
 
+def test_a_chat_that_has_left_the_session_of_its_agent_is_not_marked(world: World) -> None:
+    target = world.say().session_id
+    world.runtime.reset(KEY)
+    gate = Gate()
+    world.agent = gate
+    with beside(world.say):
+        gate.entered.wait(30)
+        world.runtime.switch(KEY, target)
+        world.runtime.shutdown()
+        gate.opened.set()
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert (entry.session_id, entry.resume_pending) == (target, False)
+
+
 def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) -> None:
     gate = Gate()
 

@@ -9,7 +9,7 @@ import pytest
 
 from session_core import Busy
 from session_core.lifecycle.run import Run
-from tests.lifecycle.runtimes import Gate, World, beside, echo, of, rotate
+from tests.lifecycle.runtimes import Gate, World, beside, echo, of, rotate, until
 from tests.routing.chats import KEY, put_row, stored
 
 # What was reset takes nothing along
@@ -67,6 +67,23 @@ def test_a_session_whose_first_message_is_stored_after_its_end_has_ended(
 
 
 # Superseded
+
+
+def test_an_earlier_message_that_a_hook_holds_up_supersedes_no_later_one(expiring: World) -> None:
+    hook, later = Gate(lambda *_: None), Gate()
+    expiring.say("before")
+    expiring.clock.advance(hours=2)
+    expiring.hooks.timeout_s = 30
+    expiring.hooks.add("on_session_finalize", lambda session_id: hook(session_id, ""))
+    expiring.agent = lambda run, message: later(run, message) if message == "later" else "done"
+    with beside(lambda: expiring.say("earlier")) as first:
+        hook.entered.wait(30)
+        with beside(lambda: expiring.say("later")) as second:
+            later.entered.wait(30)
+            hook.opened.set()
+            until(lambda: bool(first[0]))
+            later.opened.set()
+    assert (first[0].superseded, second[0].superseded) == (True, False)
 
 
 def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from session_core.errors import Conflict, Denied, NotFound
 from session_core.maintenance import rerouting, run
 from session_core.maintenance.removal import Removal
+from session_core.models import Images
 from tests.maintenance.changing import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
@@ -209,11 +212,100 @@ def test_a_session_that_goes_on_half_way_keeps_the_rest(large: Changing) -> None
     large.apply(planned, 0)
     large.home.db.append_message("large", "user", "not yet")
     done = large.apply(planned)
-    assert reasons(done) == {"large": "session large was changed since"}
+    where = f"a part of it is in the trash: restore {done.batch}"
+    assert reasons(done) == {"large": f"session large was changed since; {where}"}
+    assert done.warnings == (
+        f"a part of large is in the trash; restore {done.batch} brings it back",
+    )
     assert large.sessions() == {"large"}
     large.restore(done)
     said = [row["content"] for row in large.home.db.get_messages("large")]
     assert [text.split()[1] for text in said] == [*map(str, range(12)), "yet"]
+
+
+def test_the_trash_of_a_half_done_plan_is_not_emptied_before_it_expires(large: Changing) -> None:
+    before = large.everything()
+    planned = large.plan()
+    half = large.apply(planned, 0)
+    assert large.ledger.ripe(0) == []
+    assert large.ledger.empty(batches=[half.batch]).batches == 0
+    large.maintenance.decline(planned.plan)
+    assert large.ledger.ripe(0) == []
+    large.restore(half)
+    assert large.everything() == before
+    assert [each.id for each in large.ledger.ripe(0)][:1] == [half.batch]
+
+
+def test_the_trash_of_a_plan_that_can_be_gone_on_with_is_not_emptied(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        changed.home.route(str(number), "nobody", 40)
+    monkeypatch.setattr(rerouting, "_AT_ONCE", 1)
+    planned = changed.plan("routes")
+    part = changed.apply(planned, 0)
+    assert changed.ledger.ripe(0) == []
+    assert changed.ledger.empty(batches=[part.batch]).batches == 0
+    assert changed.apply(planned).removed == 3
+    assert [each.id for each in changed.ledger.ripe(0)] == [part.batch]
+
+
+def test_a_plan_that_was_gone_on_with_to_its_end_is_emptied(large: Changing) -> None:
+    planned = large.plan()
+    large.apply(planned, 0)
+    done = large.apply(planned)
+    assert [each.id for each in large.ledger.ripe(0)] == [done.batch]
+
+
+def test_one_that_cannot_be_removed_is_in_the_way_of_no_other(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        changed.home.session(f"s{number}", 140, reason="idle")
+    planned = changed.plan()
+    usual = type(changed.home.db).session_images
+
+    def one_more(self: Any, session_id: str) -> list[Images]:
+        """Somebody adds a row of it again and again, right after it was read."""
+        found = usual(self, session_id)
+        if session_id == "s3":
+            changed.home.db.update_session("s3", model=str(time.monotonic_ns()))
+        return found
+
+    monkeypatch.setattr(type(changed.home.db), "session_images", one_more)
+    done = changed.apply(planned)
+    assert (done.removed, list(reasons(done))) == (5, ["s3"])
+    assert changed.sessions() == {"s3"}
+
+
+def test_a_session_that_is_its_own_parent_goes_like_others(changed: Changing) -> None:
+    for name in ("first", "own", "last"):
+        changed.home.session(name, 140, reason="idle")
+    changed.home.sql("UPDATE sessions SET parent_session_id = id WHERE id = 'own'")
+    before = changed.everything()
+    done = changed.do()
+    assert (done.removed, done.skipped) == (3, ())
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def test_messages_with_ids_below_one_go_with_their_session_and_come_back(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle", messages=3)
+    first = changed.home.db.get_messages("old")[0]["id"]
+    changed.home.sql("UPDATE messages SET id = -5 WHERE id = ?", first)
+    before = changed.everything()["rows"]["messages"]
+    done = changed.do()
+    assert (done.removed, changed.everything()["rows"]["messages"]) == (1, [])
+    changed.restore(done)
+    assert changed.everything()["rows"]["messages"] == before
+
+
+def test_orphaned_messages_with_ids_below_one_go(changed: Changing) -> None:
+    changed.home.session("gone", 5, messages=2)
+    changed.home.sql("UPDATE messages SET id = -id")
+    changed.home.sql("DELETE FROM sessions WHERE id = 'gone'")
+    assert changed.do("orphans").removed == 1
+    assert changed.everything()["rows"]["messages"] == []
 
 
 def test_a_plan_that_has_run_out_is_not_applied(changed: Changing) -> None:
@@ -239,6 +331,14 @@ def test_every_change_is_in_the_log(changed: Changing) -> None:
     counts = {"removed": 1, "finalized": 0, "skipped": 0, "remaining": 0}
     assert log[1] == ("prune sessions", planned.plan, counts)
     assert log[0][0] == f"restore {done.batch}"
+
+
+def test_it_is_told_while_the_index_is_merged(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    planned = changed.plan("all")
+    told: list[int] = []
+    changed.apply(planned, progress=lambda so_far: told.append(so_far.removed))
+    assert told[-1:] == [1]
 
 
 def test_how_far_it_is_is_told(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,30 @@ def test_a_chat_that_its_store_has_told_of_is_put_back_too(changed: Changing) ->
     assert changed.everything() == before
 
 
+@pytest.mark.parametrize("by", ["its store", "maintenance"])
+def test_a_session_of_two_chats_that_begin_afresh_is_told_once(changed: Changing, by: str) -> None:
+    changed.home.session("chat", 2, source="telegram")
+    changed.home.route("1", "chat", 2)
+    changed.home.route("2", "chat", 2)
+    if by == "its store":
+        changed.home.store.hooks = changed.maintenance._hooks
+    changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    told = [call[:2] for call in changed.told.calls]
+    assert told[0] == ("finalize", "chat")
+    assert [hook for hook, _ in told] == ["finalize", "reset", "reset"]
+
+
+def test_a_session_that_another_process_has_reopened_is_told_by_its_store_again(
+    changed: Changing,
+) -> None:
+    changed.home.session("chat", 2, source="telegram")
+    changed.home.route("1", "chat", 2)
+    hooks = changed.home.store.hooks = changed.maintenance._hooks
+    hooks.once("on_session_finalize", session_id="chat", reason="before")
+    changed.do("sessions", "finalize", ids=("chat",), start_new=True)
+    assert [hook for hook, *_ in changed.told.calls] == ["finalize", "finalize", "reset"]
+
+
 def test_a_chat_that_was_gone_on_with_keeps_its_new_session(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)

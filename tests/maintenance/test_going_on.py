@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
+from session_core.errors import Conflict
 from session_core.ledger import journal, steps
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
+from session_core.maintenance import restoring
+from session_core.maintenance import run as run_module
 from session_core.maintenance.async_maintenance import AsyncMaintenance
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.records import Wanted
@@ -163,6 +166,48 @@ def test_files_and_routes_that_a_crash_has_left_go_when_the_plan_is_taken_up(
     assert changed.home.store.entries() == {}
     changed.restore(done)
     assert changed.everything() == before
+
+
+def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(changed)
+    before = changed.everything()
+    planned = changed.plan()
+    part = changed.maintenance.apply(planned.plan, 0)
+    usual, begun, looked = run_module.wait_for, threading.Event(), threading.Event()
+
+    def wait(*args: Any) -> None:
+        looked.set()
+        usual(*args)
+
+    def prepare(*args: Any, **kwargs: Any) -> None:
+        prepared(*args, **kwargs)
+        begun.set()
+        assert looked.wait(10)
+
+    prepared = changed.ledger.prepare
+    ended: list[BaseException] = []
+
+    def apply() -> None:
+        try:
+            changed.maintenance.apply(planned.plan)
+        except Conflict as error:
+            ended.append(error)
+
+    monkeypatch.setattr(restoring, "wait_for", wait)
+    with others(changed) as another:
+        monkeypatch.setattr(changed.ledger, "prepare", prepare)
+        thread = threading.Thread(target=apply)
+        thread.start()
+        assert begun.wait(10)
+        back = another.restore(part.batch)
+        thread.join(30)
+    assert (back.outcome, len(ended)) == ("applied", 1)
+    now = changed.everything()
+    assert now["hits"] == before["hits"]
+    for table in ("sessions", "messages"):
+        assert now["rows"][table] == before["rows"][table]
 
 
 def test_after_a_crash_in_a_restore_it_is_gone_on_with(

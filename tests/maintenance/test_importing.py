@@ -45,6 +45,15 @@ def line(session_id: str, messages: int = 1, **more: Any) -> dict[str, Any]:
     return {"id": session_id, "source": "cli", "started_at": 1.0, "messages": said, **more}
 
 
+def table(name: str, row: dict[str, Any], *, shared: bool = False) -> dict[str, Any]:
+    return {"table": name, "columns": [*row], "rows": [[*row.values()]], "shared": shared}
+
+
+def carrying(session_id: str, name: str, row: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a session with a row of another table."""
+    return line(session_id) | {"mcp_sessions": {"version": 1, "tables": [table(name, row, **more)]}}
+
+
 def written(file: Path, *lines: Any) -> Path:
     texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
     file.write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -174,6 +183,13 @@ BROKEN = {
     "too deep": ('{"id": ' + "[" * 100_000, "it is no JSON object"),
     "bytes": (line("x") | {"title": {"$bytes": "?"}}, "has a value that is none"),
     "ours": (line("x") | {"mcp_sessions": 5}, "not what an export has"),
+    "a message beside": (carrying("x", "messages", {"id": 9, "session_id": "x"}), "no export has"),
+    "a session beside": (carrying("x", "sessions", {"id": "y"}), "no export has"),
+    "a lock": (carrying("x", "compression_locks", {"session_id": "x"}), "no export has"),
+    "a short row": (
+        line("x") | {"mcp_sessions": {"tables": [table("t", {"a": 1}) | {"rows": [[]]}]}},
+        "do not fit",
+    ),
 }
 
 
@@ -185,6 +201,86 @@ def test_a_broken_line_is_named_and_the_rest_comes_in(fresh: Place, file: Path, 
     assert [each.line for each in done.broken] == [3]
     assert why in done.broken[0].why
     assert fresh.db.message_count() == done.messages == 2
+
+
+FOREIGN = {
+    "what the home says of itself": ("state_meta", {"key": "mcp_sessions_home", "value": "x"}),
+    "a number": ("sqlite_sequence", {"name": "messages", "seq": 2**63 - 1}),
+    "a table that is not known": ("notes", {"id": 1, "text": "planted"}),
+    "of another session": ("session_model_usage", {"session_id": "victim", "model": "m"}),
+    "of nobody": ("session_model_usage", {"model": "m"}),
+}
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["its own", "shared"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_rows_that_are_none_of_a_session_stay_out(
+    fresh: Place, file: Path, kind: str, shared: bool
+):
+    fresh.db.append_message("victim", "user", "mine", create={"source": "cli"})
+    name, row = FOREIGN[kind]
+    with connect(fresh.path) as connection:
+        connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
+        before = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
+    done = fresh.importing.read_file(written(file, carrying("a", name, row, shared=shared)))
+    assert done.left_out == (Skipped("a", f"a row of {name}: it is none of this session"),)
+    assert (done.sessions, done.messages) == (1, 1)
+    with connect(fresh.path, "ro") as connection:
+        after = connection.execute(f"SELECT * FROM {name}").fetchall()  # noqa: S608 -- one of these
+    assert [each for each in after if each != ("messages", 2)] == [
+        each for each in before if each != ("messages", 1)
+    ]
+
+
+def test_what_a_row_refers_to_comes_with_it_and_nothing_else(fresh: Place, file: Path):
+    with connect(fresh.path) as connection:
+        connection.execute("CREATE TABLE teams (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute(
+            "CREATE TABLE jobs (id INTEGER PRIMARY KEY, session_id TEXT REFERENCES sessions(id), "
+            "team INTEGER REFERENCES teams(id))"
+        )
+    carried = carrying("a", "jobs", {"id": 1, "session_id": "a", "team": 5})
+    carried["mcp_sessions"]["tables"] += [
+        table("teams", {"id": number, "name": str(number)}, shared=True) for number in (5, 6)
+    ]
+    done = fresh.importing.read_file(written(file, carried))
+    assert done.left_out == (Skipped("a", "a row of teams: it is none of this session"),)
+    assert [each[0] for each in fresh.db.row_images("teams", {}).rows] == [5]
+    assert len(fresh.db.row_images("jobs", {"team": 5}).rows) == 1
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**41, 0, -5])
+def test_ids_that_nobody_could_go_on_behind_are_not_taken(fresh: Place, file: Path, number: int):
+    odd = line("a", 2)
+    odd["messages"][1]["id"] = number
+    done = fresh.importing.read_file(written(file, odd))
+    assert (done.messages, done.left_out) == (2, ())
+    assert said(fresh, "a") == ["a 1", "a 2"]
+    assert fresh.db.append_message("a", "user", "more") < 100
+
+
+def test_no_session_that_is_there_is_gone_on_with_by_a_file(fresh: Place, file: Path):
+    fresh.db.append_message("root", "user", "mine", create={"source": "cli"})
+    fresh.db.end_session("root", "compression")
+    fresh.db.append_message(
+        "tip", "user", "x", create={"source": "cli", "parent_session_id": "root"}
+    )
+    for lines in ([], [line("root")]):  # also where the file has another one of its name
+        evil = line(f"evil{len(lines)}", parent_session_id="root", started_at=9e9)
+        done = fresh.importing.read_file(written(file, *lines, evil))
+        assert [(each.id, "none of this file" in each.why) for each in done.left_out] == [
+            (evil["id"], True)
+        ]
+        assert done.sessions == 1
+    assert fresh.db.get_compression_tip("root") == "tip"
+
+
+def test_a_session_comes_back_behind_its_parent_that_stayed(fresh: Place, file: Path):
+    fresh.importing.read_file(written(file, line("a"), line("b", parent_session_id="a")))
+    fresh.db.delete_sessions(["b"])
+    done = fresh.importing.read_file(file)
+    assert (done.sessions, done.left_out) == (1, ())
+    assert {each.id: each.parent_id for each in fresh.db.inventory()} == {"a": None, "b": "a"}
 
 
 def test_bytes_that_are_no_text_are_a_broken_line(fresh: Place, file: Path):
@@ -292,10 +388,10 @@ def test_a_long_session_comes_in_over_several_transactions(
     sizes: list[int] = []
     put = fresh.db.put_images
 
-    def putting(images: Any) -> Any:
+    def putting(images: Any, **more: Any) -> Any:
         given: list[Images] = list(images)
         sizes.append(sum(len(each.rows) for each in given if each.table == "messages"))
-        return put(given)
+        return put(given, **more)
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
     fresh.importing._pace.room = 64_000
@@ -313,10 +409,10 @@ def test_an_import_that_was_cut_short_goes_on_where_it_was(
         fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
     put, calls = fresh.db.put_images, iter(range(10_000))
 
-    def putting(images: Any) -> Any:
+    def putting(images: Any, **more: Any) -> Any:
         if next(calls) == 2:
             raise KeyboardInterrupt
-        return put(images)
+        return put(images, **more)
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
     with pytest.raises(KeyboardInterrupt):
@@ -335,10 +431,10 @@ def test_what_another_file_has_begun_is_not_gone_on_with(
 ):
     put, calls = fresh.db.put_images, iter(range(10_000))
 
-    def putting(images: Any) -> Any:
+    def putting(images: Any, **more: Any) -> Any:
         if next(calls) == 2:
             raise KeyboardInterrupt
-        return put(images)
+        return put(images, **more)
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
     with pytest.raises(KeyboardInterrupt):
@@ -369,7 +465,7 @@ def test_a_file_that_is_not_there_is_said_and_an_empty_one_is_nothing(fresh: Pla
     with pytest.raises(NotFound):
         fresh.importing.read_file(file)
     file.write_bytes(b"")
-    assert fresh.importing.read_file(file) == Imported("applied", 0, 0, (), (), (), {})
+    assert fresh.importing.read_file(file) == Imported("applied", 0, 0, (), (), (), {}, ())
 
 
 def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):

@@ -65,9 +65,60 @@ def test_a_file_comes_back_where_its_home_has_moved(path: Path, tmp_path: Path):
 
 def test_a_file_outside_of_the_home_has_its_own_place(path: Path, tmp_path: Path):
     head, rest = kept(path, tmp_path / "home")
-    assert files.remove(head, tmp_path / "home")
-    assert files.put_back(head, rest, tmp_path / "home") == "restored"
+    assert files.remove(head, tmp_path / "home", path.parent)
+    assert files.put_back(head, rest, tmp_path / "home", path.parent) == "restored"
     assert path.exists()
+
+
+@posix
+@pytest.mark.parametrize(
+    "place", ["../escaped/keys", "sessions/../../keys", "/outside", "way/keys"]
+)
+def test_no_file_goes_or_comes_outside_of_the_home(path: Path, tmp_path: Path, place: str):
+    home, outside = tmp_path / "home", tmp_path / "escaped"
+    home.mkdir()
+    outside.mkdir()
+    (home / "way").symlink_to(outside)
+    head, rest = kept(path, tmp_path)
+    head["name"] = str(path) if place == "/outside" else place
+    with pytest.raises(Denied, match="no place for a file"):
+        files.remove(head, home, home / "sessions")
+    with pytest.raises(Denied, match="no place for a file"):
+        files.put_back(head, rest, home, home / "sessions")
+    assert path.exists()
+    assert list(outside.iterdir()) == []
+
+
+@posix
+def test_a_folder_of_files_that_a_link_leads_to_is_the_homes(path: Path, tmp_path: Path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "sessions").symlink_to(path.parent)
+    head, rest = kept(home / "sessions" / path.name, home)
+    assert files.remove(head, home, home / "sessions")
+    assert files.put_back(head, rest, home, home / "sessions") == "restored"
+    assert path.exists()
+
+
+@posix
+@pytest.mark.parametrize("may", [True, False], ids=["where that is possible", "else ours"])
+def test_a_file_is_given_back_to_its_owner(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may: bool
+):  # fmt: skip
+    given: list[tuple[int, int]] = []
+
+    def chown(_: Path, user: int, group: int) -> None:
+        given.append((user, group))
+        if not may:
+            raise PermissionError
+
+    monkeypatch.setattr(os, "chown", chown)
+    before = state(path)
+    head, rest = kept(path, tmp_path)
+    owner = path.stat().st_uid, path.stat().st_gid
+    assert files.remove(head, tmp_path)
+    assert files.put_back(head, rest, tmp_path) == "restored"
+    assert (given, state(path)) == ([owner], before)
 
 
 def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):

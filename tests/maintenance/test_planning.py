@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from session_core import SessionFilter
 from session_core.errors import InvalidInput, NotFound
 from session_core.ledger.records import Member
 from session_core.maintenance.members import name_of, part_of
@@ -92,6 +94,31 @@ def test_what_a_plan_says(changed: Changing) -> None:
     assert planned.expires_at == NOW + DAY
     assert planned.bytes.needed_now > 0
     assert planned.bytes.won_now >= planned.bytes.won_later > 0
+
+
+def test_what_is_named_and_does_not_match_is_said(changed: Changing) -> None:
+    for number in range(7):
+        changed.home.session(f"s{number}", 120, reason="cli_close")
+    where = SessionFilter(source=("telegram",))
+    planned = changed.plan(ids=tuple(f"s{number}" for number in range(7)), where=where)
+    assert (planned.outcome, planned.warnings) == (
+        "nothing",
+        ("7 of the named sessions do not match the filter and stay: s0, s1, s2, s3, s4, ...",),
+    )
+    assert changed.plan(ids=("s1",), where=SessionFilter(source=("cli",))).warnings == ()
+
+
+def test_what_was_imported_is_pruned_by_its_ids(changed: Changing, tmp_path: Path) -> None:
+    changed.home.session("there", 120, reason="cli_close")
+    changed.home.session("a", 120, reason="cli_close")
+    changed.home.session("b", 1, reason="cli_close")
+    changed.maintenance.export(tmp_path / "out.jsonl")
+    changed.home.db.delete_sessions(["a", "b"])
+    done = changed.maintenance.import_(tmp_path / "out.jsonl")
+    assert (set(done.ids), done.sessions) == ({"a", "b"}, 2)
+    assert changed.maintenance.batches().items == []
+    changed.apply(changed.plan(ids=done.ids))
+    assert changed.sessions() == {"there"}
 
 
 def test_at_most_twenty_are_named(changed: Changing) -> None:

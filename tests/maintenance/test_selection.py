@@ -269,6 +269,20 @@ def test_of_named_sessions_no_age_is_asked(full: Home) -> None:
     }
 
 
+@pytest.mark.parametrize("verb", ["prune", "finalize"])
+def test_a_filter_is_asked_of_what_is_named_too(home: Home, verb: str) -> None:
+    home.session("mine", 120, reason="cli_close" if verb == "prune" else None)
+    home.session("other", 120, reason="cli_close" if verb == "prune" else None, source="telegram")
+    home.db.set_session_archived("mine", archived=True)
+    chooser = selection.old_sessions if verb == "prune" else selection.named
+    for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
+        wanted = Wanted("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
+        expected = {"mine"} if where.source else {"mine", "other"}
+        assert set(together(chooser(home.scene(), wanted))) == expected
+    wanted = replace(wanted, where=SessionFilter(active_before=NOW - 121 * DAY))
+    assert together(chooser(home.scene(), wanted)) == {}
+
+
 def test_a_delegate_that_is_named_never_takes_its_boss_along(full: Home) -> None:
     named = together(choose(full, "sessions", ids=("worker",)))
     assert named == {"worker": ("helper", "worker")}

@@ -285,6 +285,22 @@ def test_a_later_turn_goes_on_when_the_one_before_it_ends(
     assert store.is_in_turn(entry_of(store))
 
 
+def test_a_later_turn_stays_noted_while_the_reset_of_an_earlier_message_is_told(
+    make: Any, db: SessionDB, clock: Clock
+) -> None:
+    hooks, later = Hooks(group=None), notes.new_token()
+    store, other = make(db, config=IDLE, hooks=hooks), make(db, config=IDLE)
+    begun(store, db)
+    clock.advance(hours=2)
+    hooks.add(
+        "on_session_finalize", lambda: other.get_or_create_session(chat(), turn=later) and None
+    )
+    earlier = notes.new_token()
+    store.get_or_create_session(chat(), turn=earlier)
+    assert not store.drop_turn(KEY, earlier)
+    assert store.drop_turn(KEY, later)
+
+
 def test_a_turn_in_a_session_that_the_chat_has_left_is_not_noted(
     store: SessionStore, db: SessionDB
 ) -> None:

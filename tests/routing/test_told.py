@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from session_core import Hooks, NotFound, SessionDB
+from session_core import Conflict, Hooks, NotFound, SessionDB
+from session_core.routing.entries import UNTOLD
 from session_core.settings import GatewayConfig
 from tests.routing.chats import (
     DAILY,
@@ -192,6 +193,41 @@ def test_a_retry_tells_a_boundary_once(
     store.reset_session(KEY)
     assert [hook for hook, *_ in told] == ["finalize", "reset"]
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("way", ["reset", "arrival", "force", "switch"])
+def test_the_entry_that_crossing_a_boundary_returns_can_be_changed_and_saved(
+    make: Any, db: SessionDB, hooks: Hooks, told: list[Any], way: str
+) -> None:
+    store = make(db, config=IDLE, hooks=hooks)
+    begun(store, db)
+    db.create_session("target", "cli")
+    store._now.advance(hours=2 if way == "arrival" else 0)
+    ways = {
+        "reset": lambda: store.reset_session(KEY),
+        "arrival": lambda: store.get_or_create_session(chat()),
+        "force": lambda: store.get_or_create_session(chat(), force_new=True),
+        "switch": lambda: store.switch_session(KEY, "target"),
+    }
+    entry = ways[way]()
+    entry.display_name = "changed"
+    store.save(entry)
+    assert store.get(KEY).display_name == "changed"
+    store.tell_untold()
+    assert UNTOLD not in store.get(KEY).extra
+    assert [hook for hook, *_ in told] == ["finalize", "reset"]
+
+
+def test_a_save_is_a_conflict_where_more_was_changed_than_what_was_told(
+    make: Any, db: SessionDB, hooks: Hooks
+) -> None:
+    store = make(db, hooks=hooks)
+    begun(store, db)
+    entry = store.reset_session(KEY)
+    store.update_session(KEY, 5)
+    entry.display_name = "changed"
+    with pytest.raises(Conflict):
+        store.save(entry)
 
 
 def test_a_session_that_was_reset_elsewhere_is_no_boundary_where_both_change_in_one_step(

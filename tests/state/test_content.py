@@ -45,6 +45,8 @@ def test_json_that_is_nested_too_deep_is_left_as_text() -> None:
     deep = "[" * 200_000 + "]" * 200_000
     assert content.decode(content.MARKER + deep) == content.MARKER + deep
     assert content.decode_json(deep) is None
+    with pytest.raises(ValueError, match="too deep"):
+        content.load(deep)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +120,14 @@ def test_a_json_column_takes_text_as_it_is() -> None:
 )
 def test_the_plain_text_is_what_a_person_would_read(given: Any, text: str) -> None:
     assert content.plain_text(given) == text
+
+
+@pytest.mark.parametrize(("depth", "text"), [(content.MAX_DEPTH, "a"), (300, ""), (5000, "")])
+def test_what_is_nested_deeper_than_anybody_nests_is_no_text(depth: int, text: str) -> None:
+    deep: Any = "a"
+    for _ in range(depth):
+        deep = {"type": "tool_result", "content": [deep]}
+    assert content.plain_text(deep) == text
 
 
 def test_the_marker_is_the_one_on_disk() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -104,6 +105,53 @@ def test_a_text_matches(typed: str, text: str, matches: bool) -> None:
     node = query.parse(typed).node
     assert node is not None
     assert matcher.matches(node, searchable.fold(text)) is matches
+
+
+class Watched(str):
+    """A text that counts how often a word is looked for at one of its places."""
+
+    __slots__ = ("looks",)
+    looks: int
+
+    def startswith(self, *given: Any) -> bool:
+        """Count it."""
+        self.looks += 1
+        return super().startswith(*given)
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "place"),
+    [
+        ("大" * 3000 + "x学", "大" * 300 + "学", None),
+        ("na " * 3000 + "hey", "na " * 300 + "hey", (8100, 9003)),
+    ],
+)
+def test_a_phrase_is_looked_for_in_one_pass(
+    text: str, phrase: str, place: tuple[int, int] | None
+) -> None:
+    watched = Watched(text)
+    watched.looks = 0
+    assert matcher.Word(Leaf(phrase)).find(watched) == place
+    assert 3000 < watched.looks < 10_000
+
+
+TOLD = st.lists(st.sampled_from(["a", "b", "ab", "大", "学", " ", "-", "é"]), max_size=24)
+
+
+@given(TOLD, TOLD, st.booleans())
+def test_a_phrase_is_where_its_words_stand_in_a_row(
+    text: list[str], phrase: list[str], prefix: bool
+) -> None:
+    leaf, told = Leaf("".join(phrase), prefix), searchable.words("".join(text))
+    wanted = leaf.words
+    rows = [told[at : at + len(wanted)] for at in range(len(told) - len(wanted) + 1)]
+    there = any(
+        row == wanted or (prefix and row[:-1] == wanted[:-1] and row[-1].startswith(wanted[-1]))
+        for row in rows
+        if wanted
+    )
+    found = matcher.Word(leaf).find(searchable.fold("".join(text)))
+    assert (found is not None) is there
 
 
 @given(st.text(max_size=60))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,20 +118,52 @@ def test_words_behind_an_escaped_sign_are_found(path: Path, schema: int) -> None
             assert ids("zsh") == ids("größe") == [two]
 
 
+def drop_indexes(connection: Any) -> None:
+    for table in ("messages_fts", "messages_fts_trigram"):
+        for what in ("insert", "update", "delete"):
+            connection.execute(f"DROP TRIGGER {table}_{what}")
+        connection.execute(f"DROP TABLE {table}")
+
+
 def test_accents_are_no_matter_where_nothing_is_indexed(path: Path) -> None:
-    hermes_database(path, 22)
-    with connect(path) as connection:
-        for table in ("messages_fts", "messages_fts_trigram"):
-            for what in ("insert", "update", "delete"):
-                connection.execute(f"DROP TRIGGER {table}_{what}")
-            connection.execute(f"DROP TABLE {table}")
-        add_session(connection, "s")
+    with filled(path, 22) as connection:
+        drop_indexes(connection)
         one = add_message(connection, "s", "user", "Café Noir")
         calls = [{"id": "c", "function": {"name": "run", "arguments": '{"a": "caf\\u00e9 noir"}'}}]
         two = add_message(connection, "s", "assistant", None, tool_calls=calls)
+        unescaped = json.dumps(calls).replace(r"\\u00e9", "é")
+        three = add_message(connection, "s", "assistant", None, tool_calls=unescaped)
+        four = add_message(connection, "s", "tool", "ok", tool_name="café noir")
         add_message(connection, "s", "user", "café")
-    assert found(path, "cafe noir") == [one, two]
-    assert found(path, "afe noi", mode="substring") == [one, two]
+    assert found(path, "cafe noir") == [one, two, three, four]
+    assert found(path, "afe noi", mode="substring") == [one, two, three, four]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize(
+    ("query", "mode"),
+    [
+        ("搜索", "words"),
+        ("搜索", "substring"),
+        ("rc/app.p", "substring"),
+        ("葛城", "substring"),
+        ("大学", "substring"),
+    ],
+)
+def test_no_way_of_writing_it_hides_a_text(
+    path: Path, indexed: bool, query: str, mode: str
+) -> None:
+    arguments = r'{"path": "src\/app.py"}'
+    calls = [{"id": "c", "function": {"name": "run", "arguments": arguments}}]
+    with filled(path, 22) as connection:
+        add_message(connection, "s", "assistant", None, tool_calls=calls)
+        add_message(connection, "s", "tool", "ok", tool_name="搜索")
+        add_message(connection, "s", "user", "我想去葛\U000e0100城看看")
+        add_message(connection, "s", "user", "大\u200b学")
+        if not indexed:
+            drop_indexes(connection)
+    places = ["rc/app.p", "搜索", "葛城", "大学"]
+    assert found(path, query, mode=mode) == [places.index(query) + 1]
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 from session_core import SessionDB
 from session_core.state.sqlite import index, search_any, search_rows, search_tail, writer
+from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.opening import open_writer
 from tests.homes import connect
 
 
@@ -155,6 +158,40 @@ def test_an_index_that_cannot_be_fed_refuses_no_message(db: SessionDB, home_path
         stranger.execute("UPDATE ms_index_data SET block = x'FF' WHERE id = 10")
     ids = say(db, *["ledger"] * (index.LAG + 1))
     assert found(db, "ledger") == ids
+
+
+def test_a_row_that_cannot_be_parsed_keeps_no_other_from_the_index(
+    db: SessionDB, home_path: Path
+) -> None:
+    calls = [{"id": "c", "function": {"name": "run", "arguments": '{"a": ' + "[" * 1000}}]
+    db.append_message("s", "assistant", None, tool_calls=calls)
+    deep: Any = "wombat"
+    for _ in range(300):
+        deep = {"type": "tool_result", "content": [deep]}
+    db.append_message("s", "user", deep)
+    ids = say(db, *["ledger"] * (index.LAG + 1))
+    assert mark(db) == ids[-1]
+    assert len(found(db, "ledger")) == len(ids)
+    db.close()
+    with SessionDB(home_path / "state.db") as fresh:
+        assert fresh.message_count("s") == len(ids) + 2
+
+
+def test_what_is_left_over_never_fails_a_change_that_is_durable(
+    db: SessionDB, home_path: Path
+) -> None:
+    def change(handle: Handle) -> None:
+        handle.run("UPDATE sessions SET title = 'kept' WHERE id = 's'")
+        handle.due = True
+
+    def fail(_: Handle) -> bool:
+        raise RecursionError
+
+    opening = partial(open_writer, home_path / "state.db", own=True)
+    alone = writer.Writer(opening, own=True, patience_s=5, afterwards=fail)
+    alone.run(change)
+    alone.close()
+    assert db.get_session_title("s") == "kept"
 
 
 def test_a_batch_is_bounded_by_its_size(db: SessionDB) -> None:

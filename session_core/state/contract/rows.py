@@ -31,8 +31,8 @@ class Rows(Protocol):
     def belongings(self, session_id: str) -> dict[str, list[dict[str, Any]]]:
         """Return by table the rows that are deleted with a session, without its messages."""
 
-    def routing_rows(self, session_id: str) -> list[dict[str, Any]]:
-        """Return the routing rows that lead to a session, of every scope."""
+    def routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
+        """Return the routing rows that lead to one of these sessions, of every scope."""
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:
         """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
@@ -44,24 +44,28 @@ class Rows(Protocol):
         what was left behind.
         """
 
-    def message_images(self, session_id: str, after: int, room: int) -> tuple[Images, bool]:
+    def message_images(self, session_id: str, after: int | None, room: int) -> tuple[Images, bool]:
         """Return the next messages by id up to `room` bytes, at least one; and if there are more.
 
-        A row counts 200 bytes more than it holds.
+        None is before all of them. A row counts 200 bytes more than it holds.
         """
 
     def row_images(self, table: str, where: Mapping[str, Any]) -> Images:
         """Return the rows of a table with these values; none where this home has no such table."""
 
     def remove_messages(
-        self, removed: Mapping[str, tuple[Sequence[int], Revision]]
+        self,
+        removed: Mapping[str, tuple[Sequence[int], Revision]],
+        imaged: Iterable[Images] = (),
     ) -> dict[str, Revision]:
         """Delete messages of sessions that are still at a revision; return the revisions after.
 
         All in one call, since a search index pays for each. The counters stay as they are.
+        `imaged` is what they were: where anything was written since, they are compared.
 
         Raises:
-            Changed: a session is at another revision, or has not all of them.
+            Changed: a session is at another revision, has not all of them, or one is not as in its
+                image.
         """
 
     def remove_rows(self, removed: Iterable[Images]) -> None:
@@ -84,11 +88,12 @@ class Rows(Protocol):
             Changed: it has not, or there is no such row.
         """
 
-    def put_images(self, images: Iterable[Images]) -> Put:
+    def put_images(self, images: Iterable[Images], *, of: Collection[str] | None = None) -> Put:
         """Put rows back where they are not, in any order; say what was there and what did not fit.
 
         A row that is there and equal is present. One whose key somebody else has is refused, as is
         one that needs what is gone. A title that was taken, and a parent that is gone, are left out
         of their row, and so is what this home has no column for. In a transaction that is not
-        linked nothing needs what is gone.
+        linked nothing needs what is gone. With `of` rows that are of none of these sessions are
+        refused: that is for what somebody else has written.
         """

@@ -46,6 +46,10 @@ class Handle:
         """Whether it was opened as a file that cannot change, on a mount that nobody can write."""
         self.linked = True
         """Whether what refers to another row needs it to be there."""
+        self.moment: object = None
+        """Renewed with each transaction before which messages may have been changed."""
+        self.changed = False
+        """Whether it has itself changed a session since."""
         self.depth = 0
         """How many parts of a transaction are open, one in another."""
         self.schema: dict[Any, Any] = {}
@@ -124,6 +128,11 @@ class Handle:
 
     def touched(self, session_id: str) -> None:
         """Forget what was counted of a session: called by whoever changes its rows or its end."""
+        self.changed = True
+        self.uncount(session_id)
+
+    def uncount(self, session_id: str) -> None:
+        """Forget what was counted of a session whose messages are what they were, or gone."""
         self.cache.pop(("revision", session_id), None)
 
     def forget(self) -> None:
@@ -134,6 +143,8 @@ class Handle:
     def look_again(self) -> None:
         """Forget what others have changed since; called at the start of each transaction."""
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
+        if version != self._data_version or self.changed:
+            self.moment, self.changed = object(), False
         if version != self._data_version:
             self._data_version = version
             self.cache.clear()

@@ -6,7 +6,8 @@ Columns and tables that nobody here knows are among them. Nothing is changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from session_core.errors import InvalidInput
@@ -23,8 +24,12 @@ SQL = blocks.load("images")
 SESSIONS = "sessions"
 MESSAGES = "messages"
 
+_IDS = {SESSIONS: ("id",), MESSAGES: ("id", "session_id")}
+"""What a row cannot be put anywhere without."""
+
 _ORDINARY_BYTES = 1_000
 _MOST_AT_ONCE = 500
+_FIRST = -(1 << 63)
 _SIZED = frozenset({str, bytes, Raw})
 
 
@@ -40,15 +45,19 @@ class Imaging(Store):
         arguments.check_text("session_id", session_id, needed=True)
         return self._read(lambda handle: of_session(handle, session_id))
 
-    def message_images(self, session_id: str, after: int, room: int) -> tuple[Images, bool]:
+    def message_images(self, session_id: str, after: int | None, room: int) -> tuple[Images, bool]:
         """Return the next messages by id up to `room` bytes, at least one; and if there are more.
 
-        A row counts 200 bytes more than it holds.
+        None is before all of them. A row counts 200 bytes more than it holds.
         """
         arguments.check_text("session_id", session_id, needed=True)
-        arguments.check_number("after", after, needed=True)
+        arguments.check_number("after", after)
         arguments.check_number("room", room, needed=True)
-        return self._read(lambda handle: of_messages(handle, session_id, after, room))
+        writer = self._open.writer
+        at = None if writer is None else writer.moment  # before they are read
+        begin = _FIRST if after is None else after
+        image, more = self._read(lambda handle: of_messages(handle, session_id, begin, room))
+        return replace(image, at=at), more
 
     def row_images(self, table: str, where: Mapping[str, Any]) -> Images:
         """Return the rows of a table with these values; none where this home has no such table.
@@ -70,6 +79,33 @@ class Imaging(Store):
         return self._read(look)
 
 
+def checked(given: Iterable[Images]) -> list[Images]:
+    """Return what was given as images.
+
+    Raises:
+        InvalidInput: they are none, or their rows do not fit their columns.
+    """
+    found = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(image, Images) for image in found):
+        raise InvalidInput("rows are given as images of them")
+    for image in found:
+        _check(image)
+    return found
+
+
+def _check(image: Images) -> None:
+    columns = arguments.texts("the columns of an image", image.columns) or ()
+    arguments.check_text("the table of an image", image.table, needed=True)
+    if len(set(columns)) < len(columns) or not set(columns).issuperset(_IDS.get(image.table, ())):
+        raise InvalidInput(f"an image of {image.table} has a column twice, or no ids")
+    rows = image.rows if isinstance(image.rows, (tuple, list)) else [None]
+    if not all(isinstance(row, (tuple, list)) and len(row) == len(columns) for row in rows):
+        raise InvalidInput(f"an image of {image.table} has a row that does not fit its columns")
+    if image.table == MESSAGES:
+        place = columns.index("id")
+        arguments.whole_numbers("message ids", [row[place] for row in image.rows])
+
+
 def require_columns(shape: Shape, given: Mapping[str, Any]) -> None:
     """Refuse columns that a table has not."""
     for name in given:
@@ -79,13 +115,31 @@ def require_columns(shape: Shape, given: Mapping[str, Any]) -> None:
 
 def of_session(handle: Handle, session_id: str) -> list[Images]:
     """Return the images of a session's row and of what belongs to it."""
-    columns: dict[str, list[str]] = {SESSIONS: ["id"]}
-    for table, column in belonging(handle):
-        if table != SESSIONS:
-            columns.setdefault(table, []).append(column)
+    columns = {SESSIONS: ["id"], **_owners(handle)}
     found = [_belonging(handle, table, names, session_id) for table, names in columns.items()]
     found = [image for image in found if image.rows]
     return found + _shared(handle, found)
+
+
+def _owners(handle: Handle) -> dict[str, list[str]]:
+    """Return the other tables with rows of a session, and the columns that say of which."""
+    columns: dict[str, list[str]] = {}
+    for table, column in belonging(handle):
+        if table != SESSIONS:
+            columns.setdefault(table, []).append(column)
+    return columns
+
+
+def of_sessions(handle: Handle, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of other tables that belong to sessions, with their table; no message."""
+    given = json.dumps(session_ids)
+    for table, names in _owners(handle).items():
+        chosen = [
+            f"{quoted(name)} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- from the schema, quoted
+            for name in names
+        ]
+        select = _shape(handle, table).select(" OR ".join(chosen))
+        yield from ((table, row) for row in stored.read(handle, select, [given] * len(names)))
 
 
 def _belonging(handle: Handle, table: str, names: Sequence[str], session_id: str) -> Images:

@@ -7,15 +7,14 @@ work, as those that feed a search index do, and what they make otherwise in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 
-from session_core.errors import InvalidInput
 from session_core.models import Images, Misfit, Put
-from session_core.state.sqlite import stored
+from session_core.state.sqlite import owned, stored
 from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.images import MESSAGES, SESSIONS
+from session_core.state.sqlite.images import MESSAGES, SESSIONS, checked
 from session_core.state.sqlite.put_rows import Report, Table
 from session_core.state.sqlite.store import Store
 from session_core.state.sqlite.stored import Row
@@ -28,23 +27,24 @@ _NO_TABLE = "this home has no such table"
 class Putting(Store):
     """Puts rows back."""
 
-    def put_images(self, images: Iterable[Images]) -> Put:
+    def put_images(self, images: Iterable[Images], *, of: Collection[str] | None = None) -> Put:
         """Put rows back where they are not, in any order; say what was there and what did not fit.
 
         A row that is there and equal is present. One whose key somebody else has is refused, as is
         one that needs what is gone. A title that was taken, and a parent that is gone, are left out
         of their row, and so is what this home has no column for. In a transaction that is not
-        linked nothing needs what is gone.
+        linked nothing needs what is gone. With `of` rows that are of none of these sessions are
+        refused: that is for what somebody else has written.
         """
-        given = list(images)
-        if not all(isinstance(image, Images) for image in given):
-            raise InvalidInput("rows are given as images of them")
-        return self._write(lambda handle: put(handle, given))
+        given = checked(images)
+        return self._write(lambda handle: put(handle, given, of))
 
 
-def put(handle: Handle, given: Sequence[Images]) -> Put:
+def put(handle: Handle, given: Sequence[Images], of: Collection[str] | None = None) -> Put:
     """Put rows back, in the open transaction."""
     report = Report()
+    if of is not None:
+        given, report.refused = owned.only(handle, given, of)
     whole = _messages_together(given)
     ordered = sorted(whole, key=lambda image: (not image.shared, _ORDER.get(image.table, 2)))
     with _links_later(handle):
@@ -60,11 +60,11 @@ def put(handle: Handle, given: Sequence[Images]) -> Put:
 
 def _messages_together(given: Sequence[Images]) -> list[Images]:
     """Have messages come by their ids: an index of Hermes writes all it has at each lower one."""
-    found = [image for image in given if image.table != MESSAGES or "id" not in image.columns]
+    found = [image for image in given if image.table != MESSAGES]
     several: dict[tuple[str, ...], list[Row]] = {}
     for image in given:
-        if image.table == MESSAGES and "id" in image.columns:
-            several.setdefault(image.columns, []).extend(image.rows)
+        if image.table == MESSAGES:
+            several.setdefault(tuple(image.columns), []).extend(image.rows)
     for columns, rows in several.items():
         by_id = sorted(rows, key=itemgetter(columns.index("id")))
         found.append(Images(MESSAGES, columns, tuple(by_id)))

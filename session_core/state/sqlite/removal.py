@@ -31,22 +31,30 @@ class Removal(Store):
     """Removes and alters what is still as it was imaged."""
 
     def remove_messages(
-        self, removed: Mapping[str, tuple[Sequence[int], Revision]]
+        self,
+        removed: Mapping[str, tuple[Sequence[int], Revision]],
+        imaged: Iterable[Images] = (),
     ) -> dict[str, Revision]:
         """Delete messages of sessions that are still at a revision; return the revisions after.
 
         All in one call, since a search index pays for each. The counters stay as they are.
+        `imaged` is what they were: where anything was written since, they are compared.
 
         Raises:
-            Changed: a session is at another revision, or has not all of them.
+            Changed: a session is at another revision, has not all of them, or one is not as in its
+                image.
             NotFound: there is no such session.
         """
         wanted = {
             session_id: (set(arguments.whole_numbers("message ids", ids)), expected)
             for session_id, (ids, expected) in removed.items()
         }
+        as_they_were = images.checked(imaged)
 
         def step(handle: Handle) -> dict[str, Revision]:
+            for image in as_they_were:
+                if handle.changed or image.at is None or image.at is not handle.moment:
+                    _check_unchanged(handle, image)
             after = {
                 session_id: _without(handle, session_id, ids, expected)
                 for session_id, (ids, expected) in wanted.items()
@@ -64,11 +72,12 @@ class Removal(Store):
         Raises:
             Changed: one of them is not as in its image, or others belong to it.
         """
-        rest = [image for image in _checked(removed) if not image.shared and image.rows]
+        rest = [image for image in images.checked(removed) if not image.shared and image.rows]
 
         def step(handle: Handle) -> None:
             for image in rest:
                 _check_unchanged(handle, image)
+            _check_all_imaged(handle, rest)
             _remove(handle, rest)
 
         self._write(step)
@@ -176,6 +185,15 @@ def _check_unchanged(handle: Handle, image: Images) -> None:
             raise _changed(f"a row of {image.table}")
 
 
+def _check_all_imaged(handle: Handle, given: Sequence[Images]) -> None:
+    """Make sure that nothing else goes with the rows of sessions, as some tables have it."""
+    sessions_of = [image for image in given if image.table == SESSIONS]
+    known = {(image.table, tuple(row)) for image in given for row in image.rows if sessions_of}
+    gone = [each for image in sessions_of for each in _values(image, "id")]
+    if gone and not known.issuperset(images.of_sessions(handle, gone)):
+        raise _changed("what belongs to a session")
+
+
 def _remove(handle: Handle, given: Sequence[Images]) -> None:
     """Delete rows, those that others refer to after these, in as many rounds as that takes."""
     rest: list[tuple[str, dict[str, Any]]] = []
@@ -208,9 +226,12 @@ def _is_deleted(handle: Handle, table: str, key: Mapping[str, Any]) -> bool:
 
 def _touch(handle: Handle, image: Images) -> None:
     """Forget what was counted of the sessions whose rows or messages these are."""
-    name = {SESSIONS: "id", MESSAGES: "session_id"}.get(image.table)
-    for session_id in _values(image, name) if name else ():
-        handle.touched(session_id)
+    if image.table == SESSIONS:
+        for session_id in _values(image, "id"):
+            handle.uncount(session_id)
+    elif image.table == MESSAGES:
+        for session_id in _values(image, "session_id"):
+            handle.touched(session_id)
 
 
 def _values(image: Images, column: str) -> list[Any]:
@@ -235,13 +256,6 @@ def _require(handle: Handle, image: Images) -> Shape:
 def _has(shape: Shape, row: Row, values: Mapping[str, Any]) -> bool:
     found = [row[shape.columns.index(name)] for name in values]
     return stored.same(found, list(values.values()))
-
-
-def _checked(removed: Iterable[Images]) -> list[Images]:
-    found = list(removed)
-    if not all(isinstance(image, Images) for image in found):
-        raise InvalidInput("rows are given as images of them")
-    return found
 
 
 def _pages(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -71,12 +72,11 @@ class Rows(Store):
 
         return self._read(look)
 
-    def routing_rows(self, session_id: str) -> list[dict[str, Any]]:
-        """Return the routing rows that lead to a session, of every scope."""
+    def routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
+        """Return the routing rows that lead to one of these sessions, of every scope."""
+        given = (json.dumps(session_ids, ensure_ascii=False),)
         return self._read(
-            lambda handle: (
-                handle.rows(SQL["list_routes"], (session_id,)) if handle.has(_ROUTES) else []
-            )
+            lambda handle: handle.rows(SQL["list_routes"], given) if handle.has(_ROUTES) else []
         )
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:

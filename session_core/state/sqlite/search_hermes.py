@@ -202,10 +202,10 @@ def _trigrams(handle: Handle, needle: str) -> str | None:
 
 
 def _encodings(needle: str) -> Iterator[str]:
-    """Yield a substring as JSON inside JSON has it, where that differs."""
+    """Yield a substring as JSON inside JSON has it, where that differs; some escape a slash."""
     once = json.dumps(needle)[1:-1]
-    twice = json.dumps(once)[1:-1]
-    for coded in dict.fromkeys((once, twice)):
+    codings = (once, once.replace("/", "\\/"))
+    for coded in dict.fromkeys((*codings, *(json.dumps(one)[1:-1] for one in codings))):
         if coded != needle:
             yield coded
 

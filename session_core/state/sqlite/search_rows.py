@@ -45,7 +45,7 @@ class Match:
     shown: str
     """The same, folded."""
     folded: str
-    """By what it is found: that, and the ids of its tool calls."""
+    """By what it is found: that, and what nobody is shown."""
     compacted: bool
     source: str
     title: str | None
@@ -104,7 +104,7 @@ class Task:
 
 def as_match(row: tuple[Any, ...]) -> Match:
     """Return a row of `list_rows` with its text decoded."""
-    text, ids = searchable.parts(row[4], row[5], row[6])
+    text, unshown = searchable.parts(row[4], row[5], row[6])
     shown = searchable.fold(text)
     return Match(
         id=row[0],
@@ -113,7 +113,7 @@ def as_match(row: tuple[Any, ...]) -> Match:
         at=row[3],
         text=text,
         shown=shown,
-        folded=f"{shown}\n{searchable.fold(ids)}" if ids else shown,
+        folded=f"{shown}\n{searchable.fold(unshown)}" if unshown else shown,
         compacted=bool(row[7]),
         source=row[8],
         title=row[9],

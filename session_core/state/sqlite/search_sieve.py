@@ -19,17 +19,23 @@ GLUED = " OR ".join(
 )
 """A row that may have an ASCII word beside a character of another script."""
 
-_SIEVE = """
+_TOOL_NAME = "length(CAST(m.tool_name AS BLOB)) <> length(m.tool_name)"
+"""The name of a tool that is not plain ASCII, which is rare enough to be read."""
+
+_SIEVE = f"""
 m.content LIKE :sieve OR length(CAST(m.content AS BLOB)) <> length(m.content)
-OR m.tool_calls LIKE :sieve OR instr(m.tool_calls, '\\u') OR m.tool_name LIKE :sieve
+OR m.tool_calls LIKE :sieve OR instr(m.tool_calls, '\\u') OR instr(m.tool_calls, '\\/')
+OR length(CAST(m.tool_calls AS BLOB)) <> length(m.tool_calls)
+OR m.tool_name LIKE :sieve OR {_TOOL_NAME}
 """
 """A row that is not plain ASCII passes: its letters may be equal when folded, or encoded."""
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+")
 _COMPOUND = (
+    "\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef"
     "\u2e80-\u2fdf\u3038-\u303a\u3190-\u33ff\uf900-\ufaff\U0001f200-\U0001f2ff\U0002f800-\U0002fa1f"
 )
-"""Signs that are folded to Han characters."""
+"""Signs that are folded to Han characters, or to nothing between them."""
 
 
 def of(text: str) -> tuple[str, dict[str, str]]:
@@ -42,7 +48,7 @@ def of(text: str) -> tuple[str, dict[str, str]]:
     if _HAN.fullmatch(text):
         either = (
             "instr(m.content, :sieve) OR unicode(m.content) IS NULL OR m.tool_calls IS NOT NULL"
-            " OR length(CAST(m.content AS BLOB)) <> length(m.content)"
+            f" OR {_TOOL_NAME} OR length(CAST(m.content AS BLOB)) <> length(m.content)"
             f" AND m.content GLOB '*[{_COMPOUND}]*'"
         )
         return either, {"sieve": text}

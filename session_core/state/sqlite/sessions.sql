@@ -26,7 +26,9 @@ WITH live AS (
 )
 SELECT max(
         coalesce(live.last, 0),
-        coalesce((SELECT max(id) FROM messages WHERE session_id = :id AND active = 0), 0)
+        coalesce((SELECT max(id) FROM messages WHERE session_id = :id AND active = 0), 0),
+        coalesce((SELECT max(id) FROM messages WHERE session_id = :id AND active < 0), 0),
+        coalesce((SELECT max(id) FROM messages WHERE session_id = :id AND active > 1), 0)
     ),
     live.rows,
     (SELECT count(*) FROM messages WHERE session_id = :id AND {compacted}),

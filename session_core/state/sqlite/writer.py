@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from session_core import driver
-from session_core.errors import Busy, InvalidInput, SessionError, StorageError
+from session_core.errors import Busy, InvalidInput, StorageError
 from session_core.state.sqlite.handle import Handle, is_busy
 from session_core.state.sqlite.log import Log, hurry
 from session_core.state.sqlite.transaction import Part
@@ -70,6 +70,11 @@ class Writer:
         job = self._turns.leader
         mine = job is not None and job.includes and job.thread == this_thread()
         return self._handle if mine else None
+
+    @property
+    def moment(self) -> object:
+        """What is renewed as soon as a transaction finds that messages may have been changed."""
+        return None if self._handle is None else self._handle.moment
 
     def run(self, step: Callable[[Handle], T]) -> T:
         """Run `step` in a transaction and return its result once that is durable."""
@@ -134,12 +139,13 @@ class Writer:
     def tidy(self, for_s: float) -> None:
         """Do what was left over, in short transactions between which others have their turn.
 
-        No change of anybody depends on it, so the first error leaves it for another time.
+        No change of anybody depends on it, so the first error leaves it for another time. Nor may
+        one be told: a change that is durable by now would be made again.
         """
         if self.current is not None:
             return
         until = time.monotonic() + for_s
-        with suppress(driver.library().Error, SessionError):
+        with suppress(Exception):
             while self._tidy_once() and time.monotonic() < until:
                 pass
 

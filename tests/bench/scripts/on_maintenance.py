@@ -56,7 +56,7 @@ def maintain(system, job):
     def clock():
         return job["now"]
 
-    folder = StateFolder(path, root=path.parent / "kept")
+    folder = StateFolder(path, root=path.parent.with_name(f"{path.parent.name}-kept"))
     with (
         SessionDB(path, clock=clock) as db,
         Ledger(folder, clock=clock) as ledger,

@@ -1,0 +1,124 @@
+"""The end of a session that several chats are in is told once, whoever leaves it when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import ExpiryWatcher
+from tests.homes import hermes_database
+from tests.lifecycle.runtimes import IDLE, World, beside, of
+from tests.routing.chats import KEY, OTHER
+
+Start = Callable[[], World]
+
+
+@pytest.fixture(params=["own", "hermes", "older"])
+def start(request: pytest.FixtureRequest, home_path: Path) -> Iterator[Start]:
+    """Starts a process with a runtime on one home."""
+    if request.param != "own":
+        hermes_database(home_path / "state.db", 22 if request.param == "hermes" else 17)
+    started: list[World] = []
+
+    def start() -> World:
+        started.append(World(home_path, config=IDLE))
+        return started[-1]
+
+    yield start
+    for world in started:
+        world.close()
+
+
+@pytest.fixture
+def session_id(start: Start) -> str:
+    """A session that two chats are in."""
+    world = start()
+    said = world.say().session_id
+    world.clock.advance(seconds=1)
+    world.say(chat_id=43)
+    world.runtime.switch(of(43), said)
+    return said
+
+
+def ends(session_id: str, *worlds: World) -> int:
+    """Return how often the end of a session was told."""
+    return sum(world.names("finalize").count(("finalize", session_id)) for world in worlds)
+
+
+def test_the_second_chat_that_leaves_tells_no_end_again(start: Start, session_id: str) -> None:
+    first, second = start(), start()
+    first.runtime.reset(KEY)
+    second.runtime.reset(OTHER)
+    assert ends(session_id, first, second) == 1
+    assert [hook for hook, _ in second.boundaries] == ["reset"]
+
+
+@pytest.mark.parametrize("start", ["own", "hermes"], indirect=True)
+def test_nor_does_it_in_the_same_step(start: Start, session_id: str) -> None:
+    world = start()
+    with world.store.together(KEY, OTHER):
+        world.store.reset_session(KEY)
+        world.store.reset_session(OTHER)
+    assert ends(session_id, world) == 1
+    assert [hook for hook, _ in world.boundaries] == ["finalize", "reset", "reset"]
+
+
+def test_nor_does_a_watcher_when_it_has_expired(start: Start, session_id: str) -> None:
+    first, second = start(), start()
+    first.runtime.reset(KEY)
+    second.clock.advance(hours=2)
+    ExpiryWatcher(second.runtime).tick()
+    second.say(chat_id=43)
+    assert ends(session_id, first, second) == 1
+
+
+def test_a_session_that_a_chat_came_back_to_is_told_again_when_that_leaves(
+    start: Start, session_id: str
+) -> None:
+    first, second = start(), start()
+    first.runtime.reset(KEY)
+    first.runtime.switch(KEY, session_id)
+    second.runtime.reset(OTHER)
+    assert ends(session_id, first, second) == 2
+
+
+@pytest.mark.parametrize("start", ["own", "hermes"], indirect=True)
+def test_chats_that_leave_it_at_once_tell_its_end_once(start: Start, session_id: str) -> None:
+    worlds = [start(), start()]
+    barrier = threading.Barrier(2)
+
+    def reset(world: World, key: str) -> None:
+        barrier.wait(30)
+        world.runtime.reset(key)
+
+    calls = [
+        lambda world=world, key=key: reset(world, key)
+        for world, key in zip(worlds, (KEY, OTHER), strict=True)
+    ]
+    with beside(*calls) as results:
+        pass
+    assert results == [None, None]
+    assert ends(session_id, *worlds) == 1
+
+
+def test_a_close_tells_what_another_process_has_taken_on_and_not_begun(
+    start: Start, session_id: str
+) -> None:
+    world, other = start(), start()
+    assert other.store.claim_end(KEY, session_id)
+    world.runtime.finalize(KEY)
+    assert not other.store.begin_end(KEY, session_id)
+    assert ends(session_id, world) == 1
+
+
+def test_a_close_leaves_what_another_process_is_telling_to_that(
+    start: Start, session_id: str
+) -> None:
+    world, other = start(), start()
+    assert other.store.claim_end(KEY, session_id)
+    assert other.store.begin_end(KEY, session_id)
+    world.runtime.finalize(KEY)
+    assert ends(session_id, world) == 0

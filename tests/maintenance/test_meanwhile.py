@@ -1,0 +1,233 @@
+"""What changes between a plan and its step, or between the trash and the step, is not lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core.ledger.journal import Journal
+from session_core.maintenance import unlinking
+from tests.maintenance.changing import Changing
+from tests.maintenance.homes import DAY, NOW, Home
+
+Meanwhile = Callable[[Callable[[], object]], None]
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Do something once, as soon as the trash of a step is durable."""
+
+    def later(do: Callable[[], object]) -> None:
+        usual, done = Journal.prepare, []
+
+        def prepare(self: Journal, *args: Any, **more: Any) -> None:
+            usual(self, *args, **more)
+            if not done:
+                done.append(do)
+                do()
+
+        monkeypatch.setattr(Journal, "prepare", prepare)
+
+    return later
+
+
+def reasons(done) -> dict[str, str]:
+    return {each.id: each.why for each in done.skipped}
+
+
+# -- rows --------------------------------------------------------------------------------------
+
+
+def test_a_message_that_was_edited_behind_its_trash_comes_back_as_edited(
+    hermes: Changing, meanwhile: Meanwhile
+) -> None:
+    hermes.home.session("old", 140, reason="idle")
+    edited = "UPDATE messages SET content = 'edited' WHERE id = (SELECT min(id) FROM messages)"
+    meanwhile(lambda: hermes.home.sql(edited))
+    done = hermes.do()
+    assert (done.removed, hermes.sessions()) == (1, set())
+    hermes.restore(done)
+    assert [row["content"] for row in hermes.home.db.get_messages("old")] == [
+        "edited",
+        "old says 1",
+    ]
+
+
+def test_a_row_that_came_behind_the_trash_of_its_session_comes_back(
+    changed: Changing, meanwhile: Meanwhile
+) -> None:
+    changed.home.session("old", 140, reason="idle")
+    db = changed.home.db
+    meanwhile(lambda: db.record_auxiliary_usage("old", "title_generation", input_tokens=7))
+    done = changed.do()
+    assert (done.removed, changed.sessions()) == (1, set())
+    changed.restore(done)
+    assert [row["input_tokens"] for row in db.model_usage("old")] == [7]
+
+
+# -- who has come to care ----------------------------------------------------------------------
+
+
+def _name(home: Home) -> None:
+    home.db.set_session_title("ghost", "My plan")
+
+
+def _call(home: Home) -> None:
+    home.sql("UPDATE sessions SET api_call_count = 7 WHERE id = 'ghost'")
+
+
+def _archive(home: Home) -> None:
+    home.db.set_session_archived("ghost", archived=True)
+
+
+SIGNS: dict[Callable[[Home], None], str] = {
+    _name: "session ghost: it has a title since",
+    _call: "session ghost: a model was called for it since",
+    _archive: "session ghost: it was archived since",
+}
+
+
+@pytest.mark.parametrize("change", SIGNS, ids=lambda change: change.__name__)
+def test_an_empty_session_that_somebody_has_come_to_care_for_stays(
+    changed: Changing, change: Callable[[Home], None]
+) -> None:
+    for name in ("other", "ghost"):
+        changed.home.session(name, 30, reason="idle", messages=0)
+    planned = changed.plan("ghosts")
+    change(changed.home)
+    done = changed.apply(planned)
+    assert (done.removed, reasons(done)) == (1, {"ghost": SIGNS[change]})
+    assert changed.sessions() == {"ghost"}
+
+
+def test_an_old_session_that_was_archived_since_stays(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    changed.home.db.set_session_title("old", "Known before")
+    planned = changed.plan()
+    changed.home.db.set_session_archived("old", archived=True)
+    assert reasons(changed.apply(planned)) == {"old": "session old: it was archived since"}
+
+
+def _route(changed: Changing) -> None:
+    changed.home.route("1", "old", 0)
+
+
+def _pin(changed: Changing) -> None:
+    changed.ledger.pins.set({"old": True})
+
+
+COMES: dict[Callable[[Changing], None], str] = {
+    _route: "session old: a chat is in it",
+    _pin: "session old: it is pinned",
+}
+
+
+@pytest.mark.parametrize("come", COMES, ids=lambda come: come.__name__)
+@pytest.mark.parametrize("what", ["sessions", "abandoned"])
+def test_what_is_routed_or_pinned_behind_the_look_at_who_is_alive_stays(
+    changed: Changing,
+    meanwhile: Meanwhile,
+    come: Callable[[Changing], None],
+    what: str,
+) -> None:
+    verb, ended = ("prune", "idle") if what == "sessions" else ("finalize", None)
+    changed.home.session("other", 140, reason=ended)
+    changed.home.session("old", 140, reason=ended)
+    planned = changed.plan(what, verb)
+    meanwhile(lambda: come(changed))
+    done = changed.apply(planned)
+    assert (done.removed + done.finalized, reasons(done)) == (1, {"old": COMES[come]})
+    assert changed.home.db.get_session("old")["end_reason"] == ended
+
+
+# -- the log -----------------------------------------------------------------------------------
+
+
+class _Killed(BaseException):
+    """The process is gone here."""
+
+
+def _large(changed: Changing) -> None:
+    for number in range(4):
+        changed.home.session(f"old_{number}", 140, reason="idle")
+        changed.home.clock.now = NOW - 140 * DAY
+        changed.home.db.append_message(f"old_{number}", "user", "x" * 80_000)
+    changed.home.clock.now = NOW
+
+
+def _log(changed: Changing) -> list[tuple[str, Any]]:
+    return [(line.what, line.counts) for line in changed.ledger.audited().items]
+
+
+def _die(*_: object) -> bool:
+    raise _Killed
+
+
+def test_what_a_run_has_done_before_it_was_interrupted_is_in_the_log(changed: Changing) -> None:
+    _large(changed)
+    with pytest.raises(_Killed):
+        changed.apply(changed.plan(), stop=_die)
+    gone = 4 - len(changed.sessions())
+    assert gone
+    counts = {"removed": gone, "finalized": 0, "skipped": 0, "remaining": 4 - gone}
+    assert _log(changed) == [("prune sessions, in part", counts)]
+
+
+def test_what_a_run_has_done_before_it_was_killed_is_in_the_log_once_it_is_taken_back(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _large(changed)
+    planned = changed.plan()
+    with monkeypatch.context() as patch:
+        patch.setattr("session_core.maintenance.runner.Runner.note", _die)
+        with pytest.raises(_Killed):
+            changed.apply(planned, stop=_die)
+    gone = 4 - len(changed.sessions())
+    assert _log(changed) == [("prune sessions, begun", {})]
+    changed.maintenance.restore(changed.ledger.batches().items[0].id)
+    counts = {"removed": gone, "finalized": 0, "skipped": 0, "remaining": 4 - gone}
+    assert _log(changed)[1] == ("prune sessions, in part", counts)
+
+
+def test_the_log_says_how_far_a_plan_came_not_how_far_it_was_at_first(changed: Changing) -> None:
+    _large(changed)
+    planned = changed.plan()
+    parts = 0
+    while changed.apply(planned, 0).outcome == "partial":
+        (line,) = _log(changed)
+        assert line[0] == "prune sessions, in part"
+        assert line[1]["removed"] == 4 - len(changed.sessions())
+        parts += 1
+    assert parts > 1
+    counts = {"removed": 4, "finalized": 0, "skipped": 0, "remaining": 0}
+    assert _log(changed) == [("prune sessions", counts)]
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def test_a_file_of_a_removed_session_that_stays_is_told(changed: Changing) -> None:
+    changed.home.session("old", 140, reason="idle")
+    folder = changed.home.file("session_old.json", 140).parent
+    (folder / "old.jsonl").symlink_to(folder / "elsewhere")
+    done = changed.do()
+    assert not (folder / "session_old.json").exists()
+    assert [each.split()[0] for each in done.warnings] == ["old.jsonl"]
+    assert "is still there" in done.warnings[0]
+
+
+def test_of_many_files_that_stay_the_first_are_told(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unlinking, "_MOST", 1)
+    changed.home.session("old", 140, reason="idle")
+    folder = changed.home.store.sessions_dir
+    folder.mkdir(exist_ok=True)
+    for name in ("old.json", "old.jsonl", "session_old.json"):
+        Path(folder / name).symlink_to(folder / "elsewhere")
+    first, rest = changed.do().warnings
+    assert first.startswith("old.json of a session")
+    assert rest == "2 more such files are still there"
