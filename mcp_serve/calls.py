@@ -41,8 +41,6 @@ class Caller:
     async def ask(self, spec: Spec, given: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool and return what it answers."""
         arguments, asked = _opened(spec, given, self._served)
-        if given.get("plan") is not None:
-            plans.check_alone(arguments, *spec.beside_plan)
         home = self._served.home(arguments.profile)
         run = partial(spec.run, home, arguments, asked)
         if inspect.iscoroutinefunction(spec.run):
@@ -59,14 +57,15 @@ class Caller:
 
 def _opened(spec: Spec, given: Mapping[str, Any], served: Served) -> tuple[Any, Asked]:
     """Return the arguments of a call, with those of its cursor, and where it goes on."""
-    fields = spec.arguments.model_fields
-    chosen = {name: value for name, value in given.items() if value != fields[name].default}
+    defaults = {name: field.default for name, field in spec.arguments.model_fields.items()}
+    chosen = {name: value for name, value in given.items() if value is not None}
     cursor = chosen.get("cursor")
     if cursor is None:
         now = float(int(served.home(given.get("profile")).now()))
-        query = chosen | {"profile": chosen.get("profile") or served.names[0]}
+        query = {name: value for name, value in chosen.items() if value != defaults[name]}
+        query["profile"] = chosen.get("profile") or served.names[0]
         return spec.arguments.model_construct(**given), Asked(spec.name, query, now)
     asked = cursors.opened(spec.name, cursor)
-    cursors.check_same(asked, chosen)
-    free = {name: value for name, value in given.items() if name in cursors.FREE}
+    cursors.check_same(asked, chosen, defaults)
+    free = {name: value for name, value in chosen.items() if name in cursors.FREE}
     return spec.arguments.read({**asked.query, **free}), asked

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context, Elicit
 from mcp.types import ClientCapabilities
 from pydantic import BaseModel, Field
 
-from mcp_serve import rows
+from mcp_serve import plans, rows
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
 from session_core import Preview
@@ -30,8 +30,8 @@ class Consent(BaseModel):
     agree: bool = Field(default=True, title="Do exactly this")
 
 
-def asking(served: Served) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
-    """Return what asks before a plan of these homes is applied."""
+def asking(served: Served, verb: str) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
+    """Return what asks before a plan of these homes is applied by the tool of a verb."""
 
     async def ask(
         context: Context, plan: str | None, profile: str | None
@@ -39,7 +39,7 @@ def asking(served: Served) -> Callable[..., Awaitable[Consent | Elicit[Consent]]
         if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
             return Consent()
         home = served.home(profile)
-        question = await to_thread.run_sync(_question, home, plan)
+        question = await to_thread.run_sync(_question, home, plan, verb)
         return Consent() if question is None else Elicit(question, Consent)
 
     return ask
@@ -58,8 +58,9 @@ def answer_of(outcome: Any) -> Answer:
     return "declined" if outcome.action == "decline" else "cancelled"
 
 
-def _question(home: Home, plan: str) -> str | None:
+def _question(home: Home, plan: str, verb: str) -> str | None:
     """Return what is asked; None where the plan was begun already, since then that was agreed."""
+    plans.check_kind(home, plan, verb)
     if home.ledger.plan(plan).state != "planned":
         return None
     kind = home.ledger.plan(plan).kind
@@ -68,9 +69,9 @@ def _question(home: Home, plan: str) -> str | None:
 
 def _words(home: Home, kind: str, found: Preview) -> str:
     examples = [
-        f"- {rows.one_line(home, each.title) or each.id}: {each.why}"
+        f"- {rows.one_line(home, each.title) or each.id}: {rows.one_line(home, each.why)}"
         for each in found.items[:_EXAMPLES]
     ]
     more = [f"- and {found.count - _EXAMPLES:,} more"] if found.count > _EXAMPLES else []
-    warned = [f"Note: {warning}" for warning in found.warnings]
+    warned = [f"Note: {warning}" for warning in plans.warned(home, found.warnings)]
     return "\n".join([f"{kind.capitalize()}: {found.count:,}?", *examples, *more, *warned])

@@ -19,6 +19,9 @@ from session_core import InvalidInput
 FREE = frozenset({"limit", "detail", "max_chars", "timeout_s", "cursor"})
 """What may differ from page to page."""
 
+_NOT_KEPT = FREE - {"detail"}
+"""Of that the detail is kept: a place inside a message counts in what was shown of it."""
+
 _MOST = 32_768
 _PARTS = 5
 
@@ -36,7 +39,7 @@ class Asked:
         """Return the cursor of another place; None where there is none."""
         if place is None:
             return None
-        kept = {name: value for name, value in self.query.items() if name not in FREE}
+        kept = {name: value for name, value in self.query.items() if name not in _NOT_KEPT}
         parts = [self.tool, _digest(self.tool, kept, self.now, place), kept, self.now, place]
         text = json.dumps(parts, separators=(",", ":"))
         return urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
@@ -59,14 +62,16 @@ def opened(tool: str, cursor: str) -> Asked:
     return Asked(tool, query, now, place)
 
 
-def check_same(asked: Asked, given: Mapping[str, Any]) -> None:
+def check_same(asked: Asked, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Refuse what was passed beside a cursor and is not what it was made with.
+
+    A query that leaves something out was made with its default.
 
     Raises:
         InvalidInput: it is not.
     """
     for name, value in given.items():
-        if name not in FREE and value != asked.query.get(name):
+        if name not in FREE and value != asked.query.get(name, defaults[name]):
             raise InvalidInput(
                 f"{name} is not that of the cursor; pass the cursor alone, "
                 "or call without it to ask anew"

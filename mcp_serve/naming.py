@@ -52,7 +52,7 @@ def find_exactly(home: Home, given: str) -> str:
 def _by_id_or_key(home: Home, given: str) -> Named | None:
     if home.db.get_session(given) is not None:
         return Named(given, by_id=True)
-    if ":" not in given or given.startswith("_"):
+    if given.startswith("_"):
         return None
     led = home.store.peek_session_id(given)
     return None if led is None else Named(home.db.get_compression_tip(led), by_id=False)

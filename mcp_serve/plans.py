@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from mcp_serve import naming, rows
@@ -11,6 +12,7 @@ from session_core import WHY_PROTECTED, Applied, InvalidInput, Preview, SessionF
 
 NO_BYTES = {"needed_now": 0, "won_now": 0, "won_later": 0}
 _MOST_SKIPPED = 50
+_WARNING = 500
 
 
 def preview(home: Home, found: Preview) -> dict[str, Any]:
@@ -21,15 +23,24 @@ def preview(home: Home, found: Preview) -> dict[str, Any]:
         "expires_at": iso(found.expires_at),
         "count": found.count,
         "items": [
-            {"id": each.id, "title": rows.one_line(home, each.title), "why": each.why}
+            {
+                "id": each.id,
+                "title": rows.one_line(home, each.title),
+                "why": rows.one_line(home, each.why),
+            }
             for each in found.items
         ],
         "protected": [
             {"why": WHY_PROTECTED[why], "count": count} for why, count in found.protected.items()
         ],
         "bytes": {name: getattr(found.bytes, name) for name in NO_BYTES},
-        "warnings": list(found.warnings),
+        "warnings": warned(home, found.warnings),
     }
+
+
+def warned(home: Home, warnings: Iterable[str]) -> list[str]:
+    """Return warnings as they are said: they name titles, reasons and folders."""
+    return [rows.one_line(home, each, _WARNING) or "" for each in warnings]
 
 
 def applied(home: Home, found: Applied | Undone, counted: str) -> dict[str, Any]:
@@ -46,10 +57,13 @@ def applied(home: Home, found: Applied | Undone, counted: str) -> dict[str, Any]
     return said | {
         "outcome": found.outcome,
         counted: getattr(found, counted),
-        "skipped": [{"id": each.id, "why": each.why} for each in found.skipped[:_MOST_SKIPPED]],
+        "skipped": [
+            {"id": each.id, "why": rows.one_line(home, each.why)}
+            for each in found.skipped[:_MOST_SKIPPED]
+        ],
         "remaining": found.remaining,
         "batch": found.batch,
-        "warnings": list(dict.fromkeys([*said["warnings"], *found.warnings, *more])),
+        "warnings": list(dict.fromkeys([*said["warnings"], *warned(home, found.warnings), *more])),
     }
 
 
@@ -64,12 +78,14 @@ def not_applied(home: Home, plan: str, outcome: str) -> dict[str, Any]:
     return said
 
 
-def check_alone(given: Any, *beside: str) -> None:
+def check_alone(given: Any, beside: Collection[str] = ()) -> None:
     """Refuse what is passed with a plan: that is recorded, and nothing adds to it.
 
     Raises:
         InvalidInput: something is.
     """
+    if getattr(given, "plan", None) is None:
+        return
     fields = type(given).model_fields
     for name, field in fields.items():
         if name in ("plan", "profile", *beside):

@@ -6,6 +6,7 @@ Texts of messages are quoted by JSON itself and stay as they are.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _HIDDEN = re.compile(
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
@@ -15,13 +16,20 @@ _HIDDEN = re.compile(
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
-def plain(text: str) -> str:
-    """Return text as one line without control and bidirectional characters.
+def textual(value: Any) -> str:
+    """Return a value of a database as text, which columns of text do not always hold."""
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else str(value)
+
+
+def plain(value: Any) -> str:
+    """Return a value as one line without control and bidirectional characters.
 
     What joins emoji (U+200D) is hidden too and taken out with the rest: a title is no worse for it.
     Secrets are looked for behind this, since a hidden sign in one would hide it too.
     """
-    return " ".join(_BREAKS.sub(" ", _HIDDEN.sub("", text)).split())
+    return " ".join(_BREAKS.sub(" ", _HIDDEN.sub("", textual(value))).split())
 
 
 def shorten(text: str, most: int = 200) -> str:

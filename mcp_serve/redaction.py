@@ -23,7 +23,7 @@ _BEGINNINGS: tuple[tuple[str, str, str, int], ...] = (
     ("slack webhook", r"https://hooks\.slack\.com/(?:services|workflows)/", r"[\w/+\-]", 20),
     ("discord webhook", r"https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/", r"[\w/\-]", 20),
     ("anthropic key", r"\bsk-ant-", _WORD, 16),
-    ("openai key", r"\bsk-(?:proj-|svcacct-|admin-|or-v1-)?(?=[A-Za-z0-9_\-]*\d)", _WORD, 20),
+    ("openai key", r"\bsk-(?:proj-|svcacct-|admin-|or-v1-)?(?=[\w\-]{0,200}\d)", _WORD, 20),
     ("google key", r"\bAIza", _WORD, 35),
     ("google token", r"\bya29\.", r"[\w\-.]", 20),
     ("google secret", r"\bGOCSPX-", _WORD, 20),
@@ -42,7 +42,7 @@ _BEGINNINGS: tuple[tuple[str, str, str, int], ...] = (
     ("doppler token", r"\bdp\.(?:pt|st|ct|sa|scim|audit)\.", r"[\w.]", 30),
     ("artifactory token", r"\bAKCp", r"[A-Za-z0-9]", 10),
     ("age key", r"\bAGE-SECRET-KEY-1", r"[A-Z0-9]", 20),
-    ("json web token", r"\beyJ[\w\-]+\.eyJ", r"[\w\-.=]", 10),
+    ("json web token", r"\beyJ(?:(?!\beyJ)[\w\-])+\.eyJ", r"[\w\-.=]", 10),
 )
 """Name, how it begins, of which characters it goes on, of how many at least."""
 
@@ -73,9 +73,9 @@ _BETWEEN: tuple[tuple[str, str], ...] = (
     (
         "secret",
         (
-            r"(?i:\b(?:[a-z0-9]+[_\-])*(?:api_?key|secret(?:_?(?:access_?)?key)?|passwo?r?d|passwd|"
+            r"(?i:(?<![a-z0-9])(?:api_?key|secret(?:_?(?:access_?)?key)?|passwo?r?d|passwd|"
             r"access_?token|auth_?token|client_?secret|private_?key)\\?[\"']?\s*(?::=|=>|=|:)\s*)"
-            r"(?:\\?\"[^\"\s]{6,200}\"|'[^'\s]{6,200}'|(?=[^\s\"'`,;]*\d)[^\s\"'`,;<>(){}\[\]$]{8,200})"
+            r"(?:\\?\"[^\"\s]{6,200}\"|'[^'\s]{6,200}'|(?=[^\s\"'`,;]{0,200}\d)[^\s\"'`,;<>(){}\[\]$]{8,200})"
         ),
     ),
 )
@@ -108,7 +108,10 @@ _OPEN = re.compile(
         for _, beginning, goes_on, _ in _BEGINNINGS
         if "(?=" not in beginning
     )
-    + r"|\bsk-[\w\-]*|-----BEGIN [^\n]*(?:[\s\S]*)|\beyJ[\w\-.]*|\b\d{8,10}:[\w\-]*"
+    + r"|\bsk-[\w\-]*|\b(?:SK|AC)[0-9a-f]{6,}|\bkey-[0-9a-f]{6,}"
+    + r"|\b[0-9a-f]{16,32}(?:-(?:u(?:s\d?)?)?)?"
+    + r"|\b[MNO](?=[\w\-]*\d)[\w\-]{11,26}(?:\.[\w\-]*){0,2}"
+    + r"|-----BEGIN [^\n]*(?:[\s\S]*)|\beyJ[\w\-.]*|\b\d{8,10}:[\w\-]*"
     + r"|(?<=://)[^\s/:@]+:[^\s/@]*"
     + r"|(?i:(?:key|secret|passw\w*|token|authorization)[\"']?\s*[:=]\s*"
     + r"(?:bearer|basic)?\s*[\"']?)\S*"

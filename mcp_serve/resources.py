@@ -17,6 +17,7 @@ from mcp_serve.calls import Caller
 from mcp_serve.cursors import Asked
 from mcp_serve.feed import Place
 from mcp_serve.homes import Home
+from mcp_serve.quoting import plain
 from mcp_serve.served import Served
 from mcp_serve.tools import reading, routes, stats
 from mcp_serve.tools.spec import Spec
@@ -155,7 +156,7 @@ class Resources:
 
 
 def _listed(home: Home, found: Any) -> Resource:
-    name = rows.one_line(home, found.title) or home.redact_cut(found.preview) or found.id
+    name = rows.one_line(home, found.title) or home.redact_cut(plain(found.preview)) or found.id
     return Resource(uri=address_of_session(found.id), name=name, mime_type=MIME)
 
 

@@ -37,9 +37,9 @@ def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> di
     }
 
 
-def one_line(home: Home, text: str | None, most: int = 200) -> str | None:
+def one_line(home: Home, value: Any, most: int = 200) -> str | None:
     """Return what somebody has written that stands in one line: no secret, no hidden sign."""
-    return None if text is None else shorten(home.redact(plain(text)), most)
+    return None if value is None else shorten(home.redact(plain(value)), most)
 
 
 def shown(home: Home, row: MessageRow, *, whole: bool) -> tuple[str, int]:
@@ -52,7 +52,7 @@ def shown(home: Home, row: MessageRow, *, whole: bool) -> tuple[str, int]:
     if row["role"] == "tool" and not whole:
         return body[:_TOOL_CHARACTERS], max(0, len(body) - _TOOL_CHARACTERS)
     left, parts = 0, _some(body)
-    for name, arguments in _called(row):
+    for name, arguments in _called(home, row):
         said_to_it = home.redact(arguments)
         most = len(said_to_it) if whole else _CALL_CHARACTERS
         left += max(0, len(said_to_it) - most)
@@ -70,7 +70,7 @@ def message(
         "text": text,
         "at": iso(row["timestamp"]),
         **said(
-            tool=one_line(home, row.get("tool_name")) or _names(row),
+            tool=one_line(home, row.get("tool_name")) or _names(home, row),
             compacted=bool(row.get("compacted")),
             session_id=session_id,
             cut_chars=left or None,
@@ -107,11 +107,11 @@ def _some(text: str) -> list[str]:
     return [text] if text else []
 
 
-def _names(row: MessageRow) -> str | None:
-    return ", ".join(dict.fromkeys(name for name, _ in _called(row))) or None
+def _names(home: Home, row: MessageRow) -> str | None:
+    return ", ".join(dict.fromkeys(name for name, _ in _called(home, row))) or None
 
 
-def _called(row: MessageRow) -> list[tuple[str, str]]:
+def _called(home: Home, row: MessageRow) -> list[tuple[str, str]]:
     calls = row.get("tool_calls")
     found = []
     for call in calls if isinstance(calls, list) else ():
@@ -119,5 +119,5 @@ def _called(row: MessageRow) -> list[tuple[str, str]]:
         if isinstance(function, Mapping):
             given = function.get("arguments")
             text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            found.append((plain(str(function.get("name") or "tool")), text))
+            found.append((one_line(home, function.get("name") or "tool") or "tool", text))
     return found

@@ -7,6 +7,8 @@ changes.
 from __future__ import annotations
 
 import json
+import logging
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Protocol
@@ -40,6 +42,8 @@ Run = Callable[..., Awaitable[Any]]
 Next = Callable[[ServerRequestContext[Any, Any]], Awaitable[Any]]
 
 _HANDSHAKE = frozenset({"initialize", "server/discover", "ping"})
+
+_LOG = logging.getLogger(__name__)
 
 _HUGE = 10**9
 _NULL = {"type": "null"}
@@ -93,11 +97,18 @@ class Arguments(ArgModelBase):
 class _Metadata(FuncMetadata):
     """Validates by `Arguments` alone; results are validated by the tests."""
 
+    check: Callable[[Any], None] = Field(exclude=True)
+
     def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function takes them."""
+        """Return the arguments as the function takes them: those that were given, and nulls."""
         model: Any = self.arg_model
-        found: dict[str, Any] = model.read(arguments_to_validate).model_dump_one_level()
-        return found
+        read = model.read(arguments_to_validate)
+        self.check(read)
+        return {
+            name: value
+            for name, value in read.model_dump_one_level().items()
+            if name in read.model_fields_set or value is None
+        }
 
 
 class Strict(Tool):
@@ -136,8 +147,12 @@ def strict_tool(
     answers: Any,
     annotations: ToolAnnotations,
     explain: Explain,
+    check: Callable[[Any], None],
 ) -> Tool:
-    """Return a tool of ours; `run` takes the context, and the arguments by name."""
+    """Return a tool of ours; `run` takes the context, and the arguments by name.
+
+    `check` raises for arguments that do not go together, before anybody is asked.
+    """
     asked = find_resolved_parameters(run)
     return Strict(
         fn=run,
@@ -146,7 +161,9 @@ def strict_tool(
         description=description,
         parameters=arguments.schema_of_input(),
         fn_metadata=_Metadata(
-            arg_model=arguments, output_schema=slim(TypeAdapter(answers).json_schema())
+            arg_model=arguments,
+            output_schema=slim(TypeAdapter(answers).json_schema()),
+            check=check,
         ),
         is_async=True,
         context_kwarg="context",
@@ -237,6 +254,7 @@ class Late:
         self._begun = anyio.Event()
         self._lock = anyio.Lock()
         self._loaded = False
+        self._wrong: str | None = None
         self.server: MCPServer[Any] | None = None
 
     async def ready(self) -> None:
@@ -265,9 +283,18 @@ class Late:
             while True:
                 await anyio.sleep(_LOOK_S)
                 if self.surface is not None and self.subscriptions.wanted:
-                    addresses, list_changed = await self.surface.changes()
-                    if addresses:
-                        await self.subscriptions.tell(addresses, list_changed=list_changed)
+                    await self._tell(self.surface)
+
+    async def _tell(self, surface: Surface) -> None:
+        """Tell of what has changed; what goes wrong here ends nobody else's calls."""
+        try:
+            addresses, list_changed = await surface.changes()
+            if addresses:
+                await self.subscriptions.tell(addresses, list_changed=list_changed)
+        except Exception:  # noqa: BLE001 -- the edge: a task that fails would end the server
+            before, self._wrong = self._wrong, traceback.format_exc()
+            if before != self._wrong:
+                _LOG.exception("changes could not be told")
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
         """Let nothing but the handshake pass before it is there, and no unknown tool at all."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import ElicitationResult, MCPServer, Resolve
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import Completion, ListResourcesResult, ToolAnnotations
 
-from mcp_serve import consent, prompts, sdk
+from mcp_serve import consent, plans, prompts, sdk
 from mcp_serve.calls import Caller
 from mcp_serve.completions import Completions
 from mcp_serve.resources import Resources
@@ -54,9 +55,10 @@ class Surface:
         self._resources = Resources(served, self._caller)
         self._completions = Completions(served)
         read_only = served.options.read_only
-        ask = consent.asking(served)
         shown = [spec for spec in SPECS if not (spec.changes and read_only)]
-        self.tools: Sequence[Tool] = [_tool(spec, self._caller, ask) for spec in shown]
+        self.tools: Sequence[Tool] = [
+            _tool(spec, self._caller, consent.asking(served, spec.asks)) for spec in shown
+        ]
         self._prompts = [each for each in prompts.ALL if not (each.changes and read_only)]
 
     def register(self, server: MCPServer[Any]) -> None:
@@ -117,4 +119,5 @@ def _tool(spec: Spec, caller: Caller, ask: Any) -> Tool:
             open_world_hint=False,
         ),
         explain=explain,
+        check=partial(plans.check_alone, beside=spec.beside_plan),
     )

@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mcp_serve import arguments as given_as
-from mcp_serve import budget, naming, plans, redaction, shapes
+from mcp_serve import budget, naming, plans, redaction, shapes, whole
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
 from mcp_serve.tools.spec import Spec
-from session_core import Compressed, InvalidInput, Planned
+from session_core import Compressed, InvalidInput, NotCompressed, Planned
 
 _FOR_FACTS = 8_000
+_LEAST_SECRET = 6
 
 
 class CompressArguments(given_as.Home):
@@ -46,9 +47,14 @@ def compress(home: Home, given: CompressArguments, asked: Asked) -> dict[str, An
         raise InvalidInput("session is required; the plan of the first call for the second")
     if given.summary is not None:
         raise InvalidInput("a summary goes with a plan; call with session first for the brief")
-    planned = home.compressor.plan(
-        naming.find_exactly(home, given.session), shape=given.shape, keep_last=given.keep_last
-    )
+    try:
+        planned = home.compressor.plan(
+            naming.find_exactly(home, given.session), shape=given.shape, keep_last=given.keep_last
+        )
+    except NotCompressed as error:
+        if error.code != "nothing_to_win":
+            raise
+        return _plan(None, None, 0) | {"outcome": "nothing", "warnings": [str(error)]}
     return _plan(planned.plan, planned.expires_at, planned.brief.messages) | {
         "brief": _brief(home, planned)
     }
@@ -66,12 +72,13 @@ def _apply(home: Home, plan: str, summary: str | None) -> Compressed:
 def _brief(home: Home, planned: Planned) -> dict[str, Any]:
     brief = planned.brief
     facts: list[str] = []
+    secrets = _secrets(home, planned) if home.redacts else set()
     room = _FOR_FACTS
     for fact in brief.must_survive:
         room -= budget.size(fact) + 1
         if room < 0:
             break
-        if home.redact(fact) == fact:
+        if home.redact(fact) == fact and not _is_of(secrets, fact):
             facts.append(fact)
     said = {
         "from_id": brief.from_id,
@@ -87,7 +94,22 @@ def _brief(home: Home, planned: Planned) -> dict[str, Any]:
     return said | {"digest": budget.cut(digest, left)}
 
 
-def _plan(plan: str, expires_at: float | None, count: int) -> dict[str, Any]:
+def _secrets(home: Home, planned: Planned) -> set[str]:
+    """Return what is secret in the range: a fact alone lacks the name that says so."""
+    rows = home.db.get_messages(planned.session_id)
+    ids = range(planned.brief.from_id, planned.brief.to_id + 1)
+    return {secret for row in rows if row["id"] in ids for secret in whole.secrets(row)}
+
+
+def _is_of(secrets: set[str], fact: str) -> bool:
+    """Whether a fact has a secret in it, or is one, or a piece of one."""
+    line = " ".join(fact.split())
+    return any(
+        secret in line or (line in secret and len(line) >= _LEAST_SECRET) for secret in secrets
+    )
+
+
+def _plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, Any]:
     return {
         "outcome": "planned",
         "plan": plan,
@@ -133,6 +155,6 @@ SPEC = Spec(
     answers=shapes.Compressed,
     run=compress,
     changes=True,
-    asks=True,
+    asks="compress",
     beside_plan=("summary",),
 )

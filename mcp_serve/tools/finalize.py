@@ -65,5 +65,5 @@ SPEC = Spec(
     answers=shapes.Finalized,
     run=finalize,
     changes=True,
-    asks=True,
+    asks="finalize",
 )

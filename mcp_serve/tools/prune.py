@@ -58,5 +58,5 @@ SPEC = Spec(
     run=prune,
     changes=True,
     destructive=True,
-    asks=True,
+    asks="prune",
 )

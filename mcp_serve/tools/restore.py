@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mcp_serve import arguments as given_as
-from mcp_serve import budget, plans, shapes
+from mcp_serve import budget, plans, rows, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
@@ -39,7 +39,9 @@ def restore(home: Home, given: RestoreArguments, asked: Asked) -> dict[str, Any]
         return _said(
             outcome=found.outcome,
             restored=found.restored,
-            skipped=[{"id": each.what, "why": each.why} for each in found.unfit],
+            skipped=[
+                {"id": each.what, "why": rows.one_line(home, each.why)} for each in found.unfit
+            ],
             remaining=found.remaining,
             batch=found.batch,
         )
@@ -71,7 +73,8 @@ def _planned(home: Home, found: UndoPlanned) -> dict[str, Any]:
 def _undone(home: Home, found: Any, plan: str | None, batch: str | None = None) -> dict[str, Any]:
     if isinstance(found, Applied):
         return plans.applied(home, found, "removed")
-    lost = [f"title {found.lost_title!r} is in use by now"] if found.lost_title else []
+    title = rows.one_line(home, found.lost_title)
+    lost = [f"title {title!r} is in use by now"] if title else []
     return _said(
         outcome="applied",
         plan=plan,
@@ -108,5 +111,5 @@ SPEC = Spec(
     answers=shapes.Restored,
     run=restore,
     changes=True,
-    asks=True,
+    asks="undo",
 )

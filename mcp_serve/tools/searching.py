@@ -13,7 +13,8 @@ from mcp_serve.homes import Home
 from mcp_serve.quoting import plain
 from mcp_serve.times import iso, moment
 from mcp_serve.tools.spec import Spec
-from session_core import Hit, plain_text
+from mcp_serve.whole import text_of
+from session_core import Hit
 
 _AROUND = 250
 _ELLIPSIS = "…"
@@ -83,21 +84,22 @@ def _snippet(home: Home, hit: Hit, more: int) -> str:
     The library cut it before anything was taken out, so it is cut again, out of the whole text.
     """
     row = home.db.get_message(hit.message_id)
-    whole = " ".join(plain_text(row["content"]).split()) if row else ""
+    whole, secret = text_of(row) if row else ("", [])
+    taken = secret if home.redacts else []
     piece = hit.snippet.strip(_ELLIPSIS)
     at = whole.find(piece) if piece else -1
     if at < 0:
-        return home.redact(plain(_without_halves(hit.snippet)))
+        return f"{redaction.MARK}]" if taken else home.redact(plain(_without_halves(hit.snippet)))
     begin, end = max(0, at - more), min(len(whole), at + len(piece) + more)
-    taken = redaction.spans(whole) if home.redacts else []
     shown, place = "", begin
     for start, stop in taken:
         if stop > begin and start < end:
-            shown += whole[place : max(start, place)] + redaction.MARK + "]"
+            shown += whole[place : max(start, place)] + f"{redaction.MARK}]"
             place = max(place, stop)
     shown += whole[place:end] if place < end else ""
     lead = _ELLIPSIS if begin else ""
-    return plain(lead + shown + (_ELLIPSIS if end < len(whole) else ""))
+    # A hidden sign within a secret has kept it from being seen so far.
+    return home.redact(plain(lead + shown + (_ELLIPSIS if end < len(whole) else "")))
 
 
 def _without_halves(snippet: str) -> str:

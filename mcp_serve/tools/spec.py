@@ -20,7 +20,7 @@ class Spec:
     changes: bool = False
     destructive: bool = False
     idempotent: bool = True
-    asks: bool = False
-    """Whether it applies plans, before which the human is asked."""
+    asks: str = ""
+    """With what the kind of the plans begins that it applies, before which the human is asked."""
     beside_plan: tuple[str, ...] = ()
     """What may be given with a plan."""

@@ -125,6 +125,12 @@ async def test_compressing_without_a_model(call, db):
     assert done["retention"]["kept"] > 0
 
 
+async def test_a_session_that_is_too_short_to_compress_is_nothing_to_do(call):
+    planned = await call("sessions_compress", session="new")
+    assert (planned["outcome"], planned["plan"], planned["count"]) == ("nothing", None, 0)
+    assert planned["warnings"]
+
+
 @pytest.mark.options(read_only=True)
 async def test_a_read_only_server_has_none_of_them(client):
     names = [tool.name for tool in (await client.list_tools()).tools]
@@ -175,6 +181,20 @@ async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answe
         assert len(listed["sessions"]) == left
         again = await client.call_tool("sessions_prune", {"plan": plan})
         assert again.is_error == (outcome == "declined")
+    served.close()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_nobody_is_asked_about_a_call_that_is_refused_anyway(home_path, mode):
+    served, human = Served(Options(home=str(home_path))), Human(action="decline")
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        beside = {"plan": plan, "older_than_days": 1}
+        assert (await client.call_tool("sessions_prune", beside)).is_error
+        for tool in ("sessions_finalize", "sessions_compress", "sessions_restore"):
+            assert (await client.call_tool(tool, {"plan": plan})).is_error
+        assert human.asked == []
+        assert served.home().ledger.plan(plan).state == "planned"
     served.close()
 
 

@@ -147,3 +147,13 @@ async def test_an_unknown_profile_names_those_that_are_served(refused):
         await refused("sessions_list", profile="work")
         == "no profile 'work' here; there are default."
     )
+
+
+async def test_a_default_that_is_not_that_of_the_cursor_is_refused(db, call, refused):
+    for name in ("a", "b"):
+        db.append_message(name, "user", "hello", create={"source": "cli"})
+    page = await call("sessions_list", order="size", limit=1)
+    cursor = page["next_cursor"]
+    text = await refused("sessions_list", cursor=cursor, order="recent", limit=1)
+    assert "order is not that of the cursor" in text
+    assert (await call("sessions_list", cursor=cursor, order="size", limit=1))["sessions"]

@@ -174,3 +174,16 @@ async def test_a_message_of_another_session_is_pointed_to(ids, db, refused):
     text = await refused("sessions_read", session="s1", around=other)
     assert text == f"message {other} is not in session s1; read session s2 around it."
     assert "no message 999" in await refused("sessions_read", session="s1", around=999)
+
+
+async def test_a_cut_message_goes_on_in_the_detail_that_it_was_begun_in(db, call):
+    text = "A" * 15_000 + "B" * 15_000 + "END"
+    db.append_message("s1", "tool", text, tool_name="read_file", create={"source": "cli"})
+    page = await call("sessions_read", session="s1", detail="detailed")
+    shown = ""
+    while page["messages"]:
+        shown += page["messages"][0]["text"]
+        if page["next_cursor"] is None:
+            break
+        page = await call("sessions_read", cursor=page["next_cursor"])
+    assert shown == text

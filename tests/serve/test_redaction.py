@@ -31,13 +31,38 @@ def test_a_text_that_was_cut_within_a_secret_shows_nothing_of_it(kind):
     assert redact_cut(cut).startswith("use [redacted]"), redact_cut(cut)
 
 
+@pytest.mark.parametrize("kind", ["twilio", "mailgun", "mailchimp", "discord"])
+def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
+    digits = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+    whole = {
+        "twilio": f"SK{digits}",
+        "mailgun": f"key-{digits}",
+        "mailchimp": f"{digits}-us12",
+        "discord": f"MTA{digits[:22]}.Xy1zA9.{digits[:27]}",
+    }[kind]
+    for length in range(20, len(whole)):
+        assert redact_cut(f"use {whole[:length]}...").startswith("use [redacted"), length
+
+
 def test_redacting_twice_is_redacting_once():
     text = "\n".join(PLANTED.values())
     assert redact(redact(text)) == redact(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 100_000, "-----BEGIN " * 9_000, "eyJ" * 30_000, "x:" * 50_000]
+    "text",
+    [
+        "a" * 100_000,
+        "-----BEGIN " * 9_000,
+        "eyJ" * 30_000,
+        "x:" * 50_000,
+        "a-" * 300_000 + " token",
+        "M-" * 300_000,
+        "sk-" * 200_000,
+        "eyJ-" * 150_000,
+        "secret:" * 100_000,
+    ],
+    ids=str.split,
 )
 def test_no_text_takes_long(text):
     """A pattern that backtracks would take minutes, and the test its timeout."""
@@ -87,3 +112,79 @@ async def test_who_asks_for_it_gets_everything(db, call):
     db.append_message("s1", "user", PLANTED["github"], create={"source": "cli"})
     page = await call("sessions_read", session="s1")
     assert page["messages"][0]["text"] == PLANTED["github"]
+
+
+SECRET = "Zx9Qw3Rt7Yp1Lk5Jh8"
+
+
+def _calling(name, **given):
+    called = {"name": name, "arguments": json.dumps(given)}
+    return [{"id": "c", "type": "function", "function": called}]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"path": "/x/.env", "content": f"# walrus\nDB_PASSWORD = {SECRET} walrus"},
+        {"password": SECRET, "note": "walrus"},
+        {"text": "-----BEGIN RSA PRIVATE KEY-----\n" + f"{SECRET}\n" * 20 + "walrus"},
+    ],
+    ids=["assigned", "named", "key"],
+)
+async def test_a_hit_in_what_a_tool_was_called_with_shows_no_secret(db, call, given):
+    calls = _calling("write_file", **given)
+    db.append_message("s1", "assistant", "w", tool_calls=calls, create={"source": "cli"})
+    for query in ("walrus", f"{SECRET[:9]}*"):
+        for detail in ("concise", "detailed"):
+            assert SECRET not in json.dumps(
+                await call("sessions_search", query=query, detail=detail)
+            )
+    assert (await call("sessions_search", query="walrus"))["hits"]
+
+
+@pytest.mark.anyio
+async def test_a_secret_that_a_hidden_sign_parts_is_not_in_a_snippet(db, call):
+    text = f"sk-ant-api03-\u200b{SECRET}Gf2Ds6Az4 walrus"
+    db.append_message("s1", "user", text, create={"source": "cli"})
+    (hit,) = (await call("sessions_search", query="walrus"))["hits"]
+    assert SECRET not in hit["snippet"]
+
+
+@pytest.mark.anyio
+async def test_a_name_of_a_tool_shows_no_secret(db, call):
+    calls = _calling(f"sk-ant-api03-{SECRET}", a=1)
+    db.append_message("s1", "assistant", "x", tool_calls=calls, create={"source": "cli"})
+    assert SECRET not in json.dumps(await call("sessions_read", session="s1"))
+
+
+@pytest.mark.anyio
+async def test_a_plan_gives_no_secret_as_a_reason(db, call):
+    create = {"source": "cli", "started_at": 1_600_000_000}
+    db.append_message("s1", "user", "x", timestamp=1_600_000_000, create=create)
+    db.end_session("s1", f"password={SECRET}")
+    planned = await call("sessions_prune", sessions=["s1"])
+    assert planned["items"][0]["why"]
+    assert SECRET not in json.dumps(planned)
+    done = await call("sessions_prune", plan=planned["plan"])
+    assert SECRET not in json.dumps(done)
+
+
+@pytest.mark.anyio
+async def test_a_brief_has_no_secret_among_what_must_survive(db, call):
+    for number in range(60):
+        text = f"ABC-{number}: export DB_PASSWORD={SECRET}{number} on port {8000 + number}. "
+        db.append_message("s1", "user", text + "well, " * 200, create={"source": "cli"})
+        db.append_message("s1", "assistant", "noted")
+    planned = await call("sessions_compress", session="s1", keep_last=10)
+    assert planned["brief"]["must_survive"]
+    assert SECRET not in json.dumps(planned)
+
+
+@pytest.mark.anyio
+async def test_a_name_of_a_resource_has_no_sign_that_hides(db, client):
+    text = "sk-ant-api03-\u200b" + f"{SECRET} \u202eevil\x1b[31m"
+    db.append_message("s1", "user", text, create={"source": "cli"})
+    first = (await client.list_resources()).resources[0]
+    assert SECRET not in first.name
+    assert not {"\u202e", "\x1b", "\u200b"} & set(first.name)

@@ -1,0 +1,57 @@
+"""Values that no agent writes into its columns of text end nothing: they are said as text."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from session_core import driver
+
+pytestmark = pytest.mark.anyio
+
+COLUMNS = ("title", "source", "end_reason")
+
+
+def spoil(home_path, column):
+    with driver.connect(f"file:{home_path / 'state.db'}?mode=rw", busy_timeout_s=5) as connection:
+        connection.execute(f"UPDATE sessions SET {column} = x'414200ff'")  # noqa: S608
+        connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+async def test_bytes_in_a_column_of_text_are_listed_as_text(db, home_path, call, column):
+    db.append_message("s1", "user", "hello", create={"source": "cli"})
+    db.end_session("s1", "done")
+    spoil(home_path, column)
+    (row,) = (await call("sessions_list", status="all"))["sessions"]
+    assert row[column].startswith("AB")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, monkeypatch):
+    db.append_message("s1", "user", "hello", create={"source": "cli"})
+    served = Served(Options(home=str(home_path)))
+    failed = anyio.Event()
+
+    class Feed:
+        def begin(self, _):
+            anyio.from_thread.run_sync(failed.set)
+            raise TypeError
+
+    created = server.create(served)
+    monkeypatch.setitem(vars(served.home()), "feed", Feed())
+    async with Client(created, mode=mode, cache=None) as client:
+        await client.list_tools()
+        with anyio.fail_after(20):
+            if mode == "auto":
+                async with client.listen(resource_subscriptions=["session://s1"]):
+                    await failed.wait()
+            else:
+                await failed.wait()
+        listed = await client.call_tool("sessions_list", {})
+        assert len(listed.structured_content["sessions"]) == 1
+    served.close()
