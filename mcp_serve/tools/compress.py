@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,6 +17,7 @@ from session_core import Compressed, InvalidInput, NotCompressed, Planned
 
 _FOR_FACTS = 8_000
 _LEAST_SECRET = 6
+_SEAM = re.compile(r"[\s=:@\"'`\\/]+")
 
 
 class CompressArguments(given_as.Home):
@@ -78,7 +80,7 @@ def _brief(home: Home, planned: Planned) -> dict[str, Any]:
         room -= budget.size(fact) + 1
         if room < 0:
             break
-        if home.redact(fact) == fact and not _is_of(secrets, fact):
+        if home.redact(fact) == fact and not _tells(fact, secrets):
             facts.append(fact)
     said = {
         "from_id": brief.from_id,
@@ -90,22 +92,31 @@ def _brief(home: Home, planned: Planned) -> dict[str, Any]:
         "digest": "",
     }
     left = budget.DEFAULT - budget.size(said) - 1_000
-    digest = home.redact(brief.digest)
+    digest = "\n".join(
+        line for line in home.redact(brief.digest).split("\n") if not _tells(line, secrets)
+    )
     return said | {"digest": budget.cut(digest, left)}
 
 
 def _secrets(home: Home, planned: Planned) -> set[str]:
-    """Return what is secret in the range: a fact alone lacks the name that says so."""
+    """Return what is secret in the range: a line of a brief may lack the name that says so."""
     rows = home.db.get_messages(planned.session_id)
     ids = range(planned.brief.from_id, planned.brief.to_id + 1)
-    return {secret for row in rows if row["id"] in ids for secret in whole.secrets(row)}
+    found = {secret for row in rows if row["id"] in ids for secret in whole.secrets(row)}
+    return {value for secret in found for value in _values(secret)}
 
 
-def _is_of(secrets: set[str], fact: str) -> bool:
-    """Whether a fact has a secret in it, or is one, or a piece of one."""
-    line = " ".join(fact.split())
+def _values(secret: str) -> list[str]:
+    """Return a secret without the names beside it: what has a digit, or stands last."""
+    parts = [part for part in _SEAM.split(secret) if len(part) >= _LEAST_SECRET]
+    return [part for part in parts if part is parts[-1] or any(map(str.isdigit, part))]
+
+
+def _tells(line: str, secrets: set[str]) -> bool:
+    """Whether a line has a secret in it, or is a piece of one."""
+    said = line.strip()
     return any(
-        secret in line or (line in secret and len(line) >= _LEAST_SECRET) for secret in secrets
+        secret in said or (said in secret and len(said) >= _LEAST_SECRET) for secret in secrets
     )
 
 

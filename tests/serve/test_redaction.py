@@ -171,13 +171,19 @@ async def test_a_plan_gives_no_secret_as_a_reason(db, call):
 
 
 @pytest.mark.anyio
-async def test_a_brief_has_no_secret_among_what_must_survive(db, call):
+async def test_a_brief_has_no_secret_in_what_must_survive_and_its_digest(db, call):
     for number in range(60):
-        text = f"ABC-{number}: export DB_PASSWORD={SECRET}{number} on port {8000 + number}. "
+        text = f"ABC-{number}: port {8000 + number}\nexport DB_PASSWORD={SECRET}{number}\n"
+        text += f"use https://deploy:{SECRET}{number}@git.example.org/repo\n"
+        text += f"run `curl -H 'Authorization: Bearer {SECRET}{number}' https://example.org`\n"
         db.append_message("s1", "user", text + "well, " * 200, create={"source": "cli"})
-        db.append_message("s1", "assistant", "noted")
+        lines = f"{SECRET}{SECRET}{number}\n" * 2
+        key = f"-----BEGIN RSA PRIVATE KEY-----\n{lines}-----END RSA PRIVATE KEY-----\n"
+        text = f"AWS_SECRET_ACCESS_KEY={SECRET}{SECRET}{number}\n{key}"
+        db.append_message("s1", "assistant", text)
     planned = await call("sessions_compress", session="s1", keep_last=10)
     assert planned["brief"]["must_survive"]
+    assert planned["brief"]["digest"]
     assert SECRET not in json.dumps(planned)
 
 
