@@ -341,6 +341,7 @@ READING = frozenset(
         *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
         *("get_compression_lock_holder", "belongings", "routing_rows"),
         *("session_images", "message_images", "row_images"),
+        *("inventory", "health_facts", "claims"),
         *("gateway_routing_scopes", "find_latest_session_for_peer"),
     }
 )

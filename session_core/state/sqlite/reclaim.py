@@ -57,9 +57,9 @@ class Reclaim(Store):
             raise InvalidInput("a transaction of this thread is open; vacuum after it")
         if self._lacks_a_file():
             return Vacuumed(0, 0)
-        writer = self._writer()
-        self._require_alone()
         with self._errors():
+            writer = self._writer()
+            self._require_alone()
             return writer.alone(self._vacuum)
 
     def _vacuum(self, handle: Handle) -> Vacuumed:
