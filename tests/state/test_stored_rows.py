@@ -69,8 +69,11 @@ def run(path: Path, *statements: str, checked: bool = False) -> None:
             connection.execute(statement)
 
 
+MARK = b"mcp_sessions_found_to"
+
+
 def dump(path: Path) -> Dump:
-    """Return every row of every table but the search indexes, as types and bytes."""
+    """Return every row of every table but the search indexes and their mark, as types and bytes."""
     with connect(path, "ro") as connection:
         found = {}
         for name in tables(connection):
@@ -79,7 +82,7 @@ def dump(path: Path) -> Dump:
             parts = ", ".join(f"typeof({one}), CAST({one} AS BLOB)" for one in columns)
             quoted = '"' + name.replace('"', '""') + '"'
             rows = connection.execute(f"SELECT {parts} FROM {quoted}").fetchall()  # noqa: S608
-            found[name] = sorted(rows, key=repr)
+            found[name] = sorted((row for row in rows if MARK not in row), key=repr)
         return found
 
 
@@ -272,6 +275,17 @@ def test_any_value_comes_back_as_it_was(shared: Path, values: list[tuple[Any, bo
         assert dump(shared) != before
         assert db.put_images(images).refused == ()
         assert dump(shared) == before
+
+
+def test_an_index_that_does_not_know_what_it_is_to_forget_is_begun_anew(tmp_path: Path) -> None:
+    path = make(tmp_path / "state.db", "own")
+    with SessionDB(path) as db:
+        db.append_message("gone", "user", "the ferry", create={"source": "cli"})
+        db.append_message("stays", "user", "the harbour", create={"source": "cli"})
+    run(path, "INSERT INTO ms_index(ms_index) VALUES ('delete-all')")
+    with SessionDB(path) as db:
+        db.delete_session("gone")
+        assert [hit.session_id for hit in db.search("harbour").hits] == ["stays"]
 
 
 PLACES = [

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from session_core import driver
 from session_core.state import searchable
 from session_core.state.content import clean_text
 from session_core.state.sqlite import blocks
@@ -104,8 +105,19 @@ def catch_up(handle: Handle) -> bool:
 
 
 def forget(handle: Handle, ids: Sequence[int]) -> None:
-    """Take messages out of the index, before their rows are deleted."""
-    _each(handle, ids, "remove_text")
+    """Take messages out of the index, before their rows are deleted.
+
+    Where somebody else has changed a row meanwhile the index may not know the words that it is to
+    forget: it is damaged then, and begun anew.
+    """
+    try:
+        _each(handle, ids, "remove_text")
+    except driver.library().DatabaseError as error:
+        if type(error) is not driver.library().DatabaseError:
+            raise
+        handle.run(SQL["empty_index"])
+        handle.run(SQL["set_mark"], (str(NOTHING),))
+        handle.cache |= {_MARK: NOTHING, _DUE: LAG}
 
 
 def remember(handle: Handle, ids: Sequence[int]) -> None:
