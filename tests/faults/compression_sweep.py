@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.faults.mutations import NOW
 from tests.faults.points import Call, Fault
 from tests.faults.routes import CHAT
 from tests.faults.strace import Run, lent
-from tests.faults.sweep import DURABLE, Sweep, Trial, came_to
+from tests.faults.sweep import StepSweep, Trial, came_to
 
 _CHILD = re.compile(r"\d{8}_\d{6}_[0-9a-f]{8}")
 _PASSING = ("compression_locks", "sqlite_sequence")
@@ -70,7 +69,7 @@ _OLD_IDS = 22
 # -- trying ------------------------------------------------------------------------------------
 
 
-class CompressionSweep(Sweep):
+class CompressionSweep(StepSweep):
     """Tries a compression with a fault, and judges what is left and what becomes of that."""
 
     def rehearse(self, mutation: Any, folder: Path) -> Trial:
@@ -90,14 +89,6 @@ class CompressionSweep(Sweep):
             raise AssertionError(f"{mutation.name} is not judged well by itself: {wrong}")
         return trial
 
-    def _points(self, trial: Trial, fault: Fault, *, every: bool) -> list[Call]:
-        """Return the chosen ones, and to die at also what is right behind a commit of the home."""
-        points = super()._points(trial, fault, every=every)
-        if fault.name != "kill":
-            return points
-        behind = (call for before, call in pairwise(trial.calls) if _commits(before))
-        return points + [call for call in behind if call not in points]
-
     def _try(self, trial: Trial, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", routes.copy(trial.home, folder / label)
@@ -110,10 +101,6 @@ class CompressionSweep(Sweep):
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
         return f"{came_to(ran)}, {there}", problem
-
-
-def _commits(call: Call) -> bool:
-    return call.syscall in DURABLE and call.file == "state.db-wal"
 
 
 def _which(trial: Trial, home: Path) -> str:

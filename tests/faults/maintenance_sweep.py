@@ -10,7 +10,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.faults.ledger import KEPT, Beside
 from tests.faults.maintenance import Change, Opened, build
 from tests.faults.points import Call, Fault
 from tests.faults.strace import Run, lent
-from tests.faults.sweep import DURABLE, Sweep, Trial
+from tests.faults.sweep import StepSweep, Trial
 
 _PASSING = ("compression_locks", "sqlite_sequence")
 
@@ -99,7 +98,7 @@ def _noted(opened: Any, table: str) -> str:
     return json.dumps(sorted(rows, key=lambda row: _DRAWN.sub("drawn", row)))
 
 
-class MaintenanceSweep(Sweep):
+class MaintenanceSweep(StepSweep):
     """Tries a plan or a restore with a fault, goes on with it and takes it back.
 
     What was left so before is not gone on with again: the same would become of it.
@@ -124,14 +123,6 @@ class MaintenanceSweep(Sweep):
             raise AssertionError(f"{mutation.name} is not judged well by itself: {wrong}")
         return trial
 
-    def _points(self, trial: Trial, fault: Fault, *, every: bool) -> list[Call]:
-        """Return the chosen ones, and to die at also what is right behind a commit of the home."""
-        points = super()._points(trial, fault, every=every)
-        if fault.name != "kill":
-            return points
-        behind = (call for before, call in pairwise(trial.calls) if _commits(before))
-        return points + [call for call in behind if call not in points]
-
     def _try(self, trial: Trial, fault: Fault, point: Call, folder: Path) -> tuple[str, str]:
         label = f"{fault.name}_{point.place}".replace(" ", "_")
         log, home = folder / f"{label}.log", routes.copy(trial.home, folder / label)
@@ -151,10 +142,6 @@ class MaintenanceSweep(Sweep):
         if found not in self._known:
             self._known[found] = _go_on_with(trial, home)
         return self._known[found]
-
-
-def _commits(call: Call) -> bool:
-    return call.syscall in DURABLE and call.file == "state.db-wal"
 
 
 def _word(ran: Run) -> str:

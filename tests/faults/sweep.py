@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -174,3 +175,19 @@ def _usable(home: Path) -> bool:
 def _copy(home: Path, to: Path) -> Iterator[Path]:
     yield template.copy(home, to)
     shutil.rmtree(to, ignore_errors=True)
+
+
+class StepSweep(Sweep):
+    """Sweeps what has steps of its own: what is done behind a commit of the home counts as well."""
+
+    def _points(self, trial: Trial, fault: Fault, *, every: bool) -> list[Call]:
+        """Return the chosen ones, and to die at also what is right behind a commit of the home."""
+        points = super()._points(trial, fault, every=every)
+        if fault.name != "kill":
+            return points
+        behind = (call for before, call in pairwise(trial.calls) if _commits(before))
+        return points + [call for call in behind if call not in points]
+
+
+def _commits(call: Call) -> bool:
+    return call.syscall in DURABLE and call.file == "state.db-wal"
