@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from session_core import Hooks, SessionDB, SessionRuntime, SessionStore
+from session_core import ExpiryWatcher, Hooks, SessionDB, SessionRuntime, SessionStore
 from session_core.lifecycle.run import Run
 from session_core.lifecycle.runtime import Reply
 from session_core.settings import GatewayConfig, SessionResetPolicy
@@ -188,3 +188,10 @@ def as_async(function: Callable[..., Any]) -> Callable[..., Any]:
         return await result if inspect.isawaitable(result) else result
 
     return call
+
+
+def watcher(world: World, **options: Any) -> ExpiryWatcher:
+    """Return a watcher that reports where the world does."""
+    return ExpiryWatcher(
+        world.runtime, report=lambda what, _: world.reported.append(what), **options
+    )

@@ -148,7 +148,7 @@ REQUIREMENTS = {
     "search:calls": of(
         "hermes 3.4",
         "A tool call is found by its name, its arguments and its ids, which no snippet shows.",
-        _SEARCH,
+        "contract/test_search_calls",
         "a_tool_call_is_found_by_its_name_and_its_arguments",
         "a_tool_call_is_found_by_its_ids_which_are_not_shown",
         "a_piece_of_the_id_of_a_tool_call_is_found",

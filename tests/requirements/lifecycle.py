@@ -133,7 +133,7 @@ REQUIREMENTS = {
     "runtime:titles": of(
         "hermes 8",
         "A pending title is set by a turn that succeeds; a refusal drops it, a fault does not.",
-        _RUNTIME,
+        "lifecycle/test_runtime_titles",
         "a_title_waits_for_the_first_turn_that_succeeds",
         "a_title_that_is_refused_is_dropped_and_reported",
         "a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn",
@@ -467,7 +467,7 @@ REQUIREMENTS = {
     "watcher:stop": of(
         "design 7",
         "The watcher stops at once and never blocks the loop.",
-        _EXPIRY,
+        "lifecycle/test_watching",
         "it_stops_at_once_from_another_thread",
         "it_stops_at_once_in_the_middle_of_a_tick",
         "the_end_of_the_process_does_not_wait_for_a_tick_that_hangs",

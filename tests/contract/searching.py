@@ -1,0 +1,25 @@
+"""What tests of search have in common: a message that is said, and what a search found of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from session_core import StateDatabase
+from session_core.models import SearchResult
+
+
+def say(
+    db: StateDatabase, session_id: str, content: Any, role: str = "user", **columns: Any
+) -> int:
+    """Append a message and return its id."""
+    return db.append_message(session_id, role, content, create={"source": "cli"}, **columns)
+
+
+def ids(found: SearchResult) -> list[int]:
+    """Return the messages of the hits, in their order."""
+    return [hit.message_id for hit in found.hits]
+
+
+def found_by(db: StateDatabase, query: str, **options: Any) -> set[int]:
+    """Return the messages that a query finds."""
+    return set(ids(db.search(query, per="message", **options)))

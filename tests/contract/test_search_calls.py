@@ -1,0 +1,113 @@
+"""Search of tool calls: what each says is found, and what only holds it together is not shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import StateDatabase
+from tests.contract.searching import found_by, ids, say
+
+CALLED = {
+    "id": "call_Qx7-Zt9",
+    "call_id": "call_Qx7-Zt9",
+    "response_item_id": "fc_00aB",
+    "type": "function",
+    "function": {
+        "name": "run_query",
+        "arguments": '{"path": "orders.sql", "note": "first\\nsecond \\u5927\\u962a"}',
+    },
+}
+
+OTHER_IDS = dict.fromkeys(("id", "call_id", "response_item_id"), "call_other")
+
+
+@pytest.mark.parametrize("query", ["run_query", "orders.sql", "大阪", "second"])
+def test_a_tool_call_is_found_by_its_name_and_its_arguments(db: StateDatabase, query: str) -> None:
+    message_id = say(db, "one", None, "assistant", tool_calls=[CALLED])
+    assert ids(db.search(query)) == [message_id]
+
+
+@pytest.mark.parametrize("query", ["call_Qx7-Zt9", "CALL_qx7*", "Zt9", "fc_00aB", "look Qx7"])
+def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, query: str) -> None:
+    say(db, "other", "We look and call.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
+    message_id = say(db, "one", "We look.", "assistant", tool_calls=[CALLED])
+    long = say(db, "one", "We look here. " * 50, "assistant", tool_calls=[CALLED])
+    first, second = sorted(db.search(query, per="message").hits, key=lambda hit: hit.message_id)
+    assert (first.message_id, second.message_id) == (message_id, long)
+    assert first.snippet == "We look. run_query orders.sql first second 大阪"
+    assert second.snippet.startswith("We look here. We look here. ")
+
+
+@pytest.mark.parametrize("needle", ["l_Qx7-Z", "00ab", "c_0"])
+def test_a_piece_of_the_id_of_a_tool_call_is_found(db: StateDatabase, needle: str) -> None:
+    say(db, "other", "We look.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
+    message_id = say(db, "one", "We look.", "assistant", tool_calls=[CALLED])
+    assert found_by(db, needle, mode="substring") == {message_id}
+
+
+BROWSED = '{"ferry_deadline": true, "stops": [{"pier_number": 7}], "note": "book it"}'
+
+
+@pytest.mark.parametrize("query", ["ferry_deadline", '"ferry deadline"', "pier_number", "ferr*"])
+def test_a_tool_call_is_found_by_the_names_of_its_arguments_which_are_not_shown(
+    db: StateDatabase, query: str
+) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "browse", "arguments": BROWSED}}
+    message_id = say(db, "one", None, "assistant", tool_calls=[call])
+    say(db, "other", None, "assistant", tool_calls=[CALLED])
+    (hit,) = db.search(query, per="message").hits
+    assert (hit.message_id, hit.snippet) == (message_id, "browse 7 book it")
+    assert found_by(db, "rry_dead", mode="substring") == {message_id}
+
+
+@pytest.mark.parametrize("query", ["book", "browse", "toolu_01Aq9", "ferry_deadline"])
+def test_a_tool_call_of_another_shape_shows_what_it_does(db: StateDatabase, query: str) -> None:
+    done = {"note": "book it", "ferry_deadline": True}
+    call = {"type": "tool_use", "id": "toolu_01Aq9", "name": "browse", "input": done}
+    flat = {"type": "function_call", "call_id": "toolu_01Aq9", "name": "browse"}
+    said = '{"note": "book it", "ferry_deadline": true}'
+    say(db, "one", None, "assistant", tool_calls=[call])
+    say(db, "one", None, "assistant", tool_calls=[{**flat, "arguments": said}])
+    hits = db.search(query, per="message").hits
+    assert [hit.snippet for hit in hits] == ["browse book it"] * 2
+
+
+def nested(depth: int) -> Any:
+    value: Any = "wombat"
+    for _ in range(depth):
+        value = {"type": "tool_result", "content": [value]}
+    return value
+
+
+def calling(arguments: str) -> dict[str, Any]:
+    return {"tool_calls": [{"id": "c1", "function": {"name": "x", "arguments": arguments}}]}
+
+
+ENDLESS = {
+    "content": {"content": nested(300)},
+    "list": {"content": [[nested(30)] * 2]},
+    "broken": calling('{"a":' + "[" * 1000),
+    "whole": calling("[" * 900 + "1" + "]" * 900),
+    "ids": {"tool_calls": '[{"id": ' + "[" * 900 + "]" * 900 + ', "name": "x"}]'},
+    "halves": calling("[" * 900 + r'"\ud83d"' + "]" * 900),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_what_is_nested_without_an_end_hides_nothing(db: StateDatabase, kind: str) -> None:
+    cursor = db.changes().cursor
+    message_id = say(db, "one", "the wombat of Lisbon")
+    deep = {say(db, name, **{"content": "Lisbon", **ENDLESS[kind]}) for name in ("one", "deep")}
+    told = {message_id} if "content" in ENDLESS[kind] else {message_id, *deep}
+    assert found_by(db, "Lisbon") == found_by(db, "isbo", mode="substring") == told
+    assert {line.id for line in db.list_sessions(limit=9).items} == {"one", "deep"}
+    assert [event.type for event in db.changes(cursor).events].count("message") == 3
+
+
+@pytest.mark.parametrize("mode", ["words", "substring"])
+def test_no_snippet_has_half_a_character(db: StateDatabase, mode: Any) -> None:
+    say(db, "one", None, "assistant", **calling(r'{"text": "ferry at noon \ud83d"}'))
+    (hit,) = db.search("ferry", mode=mode).hits
+    assert ascii(hit.snippet) == ascii("x ferry at noon \ufffd")

@@ -1,0 +1,95 @@
+"""The title of a session that a person sets, which waits until there is a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from session_core import (
+    Busy,
+)
+from tests.lifecycle.runtimes import (
+    World,
+    echo,
+    rotate,
+)
+from tests.routing.chats import KEY
+
+
+def test_a_title_is_set_at_once_where_the_session_is_there(world: World) -> None:
+    session_id = world.say().session_id
+    world.runtime.set_title(KEY, "Trip")
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+def test_a_title_waits_for_the_first_turn_that_succeeds(world: World) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    world.agent = lambda run, _: run.append("user", "x") and {"failed": True, "error": "e"}
+    session_id = world.say().session_id
+    assert world.db.get_session_title(session_id) is None
+    world.agent = echo
+    world.say()
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+def test_a_title_waits_while_there_is_no_row(world: World) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    world.agent = lambda *_: "just talk"
+    world.say()
+    world.agent = echo
+    session_id = world.say().session_id
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+@pytest.mark.parametrize("title", ["taken", "x" * 101])
+def test_a_title_that_is_refused_is_dropped_and_reported(world: World, title: str) -> None:
+    world.db.create_session("other", "cli")
+    world.db.set_session_title("other", "taken")
+    world.runtime.set_title(KEY, title)
+    session_id = world.say().session_id
+    world.db.set_session_title("other", None)
+    world.say()
+    assert world.db.get_session_title(session_id) is None
+    assert len([what for what in world.reported if "refused" in what]) == 1
+
+
+@pytest.mark.parametrize("error", [Busy("the write lock is held"), RuntimeError("gone")])
+def test_a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    with monkeypatch.context() as patch:
+
+        def fail(*_: Any) -> bool:
+            raise error
+
+        patch.setattr(world.db, "set_session_title", fail)
+        session_id = world.say().session_id
+        world.runtime.set_title(KEY, "Trip")
+    assert len([what for what in world.reported if "not set yet" in what]) == 2
+    assert world.db.get_session_title(session_id) is None
+    world.say()
+    assert world.db.get_session_title(session_id) == "Trip"
+
+
+@pytest.mark.parametrize("verb", ["reset", "switch", "finalize"])
+def test_a_title_does_not_go_over_to_another_session(world: World, verb: str) -> None:
+    world.agent = lambda *_: "just talk"
+    world.say()
+    world.runtime.set_title(KEY, "Trip")
+    world.db.create_session("other", "cli")
+    arguments = ["other"] if verb == "switch" else []
+    getattr(world.runtime, verb)(KEY, *arguments)
+    world.agent = echo
+    assert world.db.get_session_title(world.say().session_id) is None
+
+
+def test_a_title_goes_with_a_rotation(world: World) -> None:
+    world.runtime.set_title(KEY, "Trip")
+    world.agent = lambda run, _: {
+        "final_response": "x",
+        "session_id": rotate(run, "child") if run.append("user", "x") else None,
+    }
+    world.say()
+    assert world.db.get_session_title("child") == "Trip"
