@@ -21,6 +21,8 @@ DONE, FAILED, USAGE, UNKNOWN_ID, BUSY, INTERRUPTED = 0, 1, 2, 3, 4, 130
 VERBS = {
     "doctor": ("mcp_serve.cli.doctor", "say what is served, and its token"),
     "serve": ("mcp_serve.cli.serve", "serve the sessions to an MCP client"),
+    "install": ("mcp_serve.cli.install", "tell a client of the server"),
+    "uninstall": ("mcp_serve.cli.uninstall", "take it out of a client"),
     "demo": ("mcp_serve.cli.demo", "build a sample home, then list, read and search it"),
 }
 """Each verb with its module, and what it does."""

@@ -1,0 +1,88 @@
+"""One change of one client's configuration, looked at before it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp_serve.cli.clients import formats, server
+from mcp_serve.cli.clients.files import ConfigurationFile
+from mcp_serve.cli.clients.jsonc import Malformed
+from mcp_serve.cli.clients.places import Client
+from session_core import Conflict, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a file says, and what it is to say."""
+
+    client: Client
+    file: ConfigurationFile
+    text: str
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it says that already."""
+        return self.text == self.file.text
+
+    @property
+    def leaves_nothing(self) -> bool:
+        """Whether nothing is left of a file that was not there before."""
+        form = formats.format_of(self.file.path)
+        return not self.file.copy.exists() and form.value(self.text) == {}
+
+    def make(self) -> None:
+        """Make it."""
+        if self.leaves_nothing:
+            self.file.remove()
+        else:
+            self.file.replace(self.text)
+
+
+def adding(client: Client, path: Path, name: str, entry: dict[str, Any]) -> Change:
+    """Return the change that puts a server into a configuration.
+
+    Raises:
+        Conflict: another program stands there by this name.
+        InvalidInput: the file is not what it should be.
+    """
+    file, found = _look(client, path, name)
+    if found is not None and not server.is_ours(found):
+        raise Conflict(f"{path} has another server named {name}; choose a name by --name")
+    form = formats.format_of(path)
+    with_it = _mended(file, lambda: formats.with_entry(form, file.text, client.table, name, entry))
+    return Change(client, file, with_it)
+
+
+def removing(client: Client, path: Path, name: str) -> Change | None:
+    """Return the change that takes it out; None where it is not in there."""
+    file, found = _look(client, path, name)
+    if found is None:
+        return None
+    if not server.is_ours(found):
+        raise Conflict(f"{path} has another server named {name}; choose a name by --name")
+    form = formats.format_of(path)
+    without = _mended(file, lambda: formats.without_entry(form, file.text, client.table, name))
+    return Change(client, file, without)
+
+
+def entry_in(client: Client, path: Path, name: str) -> Any:
+    """Return what stands there by a name."""
+    return _look(client, path, name)[1]
+
+
+def _look(client: Client, path: Path, name: str) -> tuple[ConfigurationFile, Any]:
+    file = ConfigurationFile.read(path)
+    form = formats.format_of(path)
+    found = _mended(file, lambda: formats.entry_of(form, file.text, client.table, name))
+    return file, found
+
+
+def _mended(file: ConfigurationFile, look: Any) -> Any:
+    try:
+        return look()
+    except Malformed as error:
+        raise InvalidInput(
+            f"{file.path} cannot be changed: {error}; mend it, or add by hand what --print shows"
+        ) from error

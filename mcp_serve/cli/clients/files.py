@@ -1,0 +1,114 @@
+"""A configuration file of another program: read, and replaced whole, with a copy of what it was."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import os
+import secrets
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from session_core import Conflict, Denied, InvalidInput
+
+_BEFORE = ".before-mcp-sessions"
+_NEW = 0o600
+"""Such a file may hold keys of other servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationFile:
+    """A file as it was read; one that is not there is empty."""
+
+    path: Path
+    data: bytes | None
+
+    @classmethod
+    def read(cls, path: Path) -> ConfigurationFile:
+        """Read it.
+
+        Raises:
+            Denied: it may not be read.
+        """
+        try:
+            return cls(path, path.read_bytes())
+        except FileNotFoundError:
+            return cls(path, None)
+        except OSError as error:
+            raise Denied(f"{path} cannot be read: {error.strerror}") from error
+
+    @property
+    def text(self) -> str:
+        """What is in it, without the mark that some editors put before.
+
+        Raises:
+            InvalidInput: it is no UTF-8.
+        """
+        try:
+            return (self.data or b"").removeprefix(codecs.BOM_UTF8).decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{self.path} is no text in UTF-8; save it as such") from error
+
+    @property
+    def copy(self) -> Path:
+        """Where it is kept as it was before the last change."""
+        return self.path.with_name(self.path.name + _BEFORE)
+
+    def difference(self, text: str) -> list[str]:
+        """Return what would be changed, as lines."""
+        before, after = self.text.splitlines(), text.splitlines()
+        return list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=2))[2:]
+
+    def replace(self, text: str) -> None:
+        """Put another text in its place, and what it was beside it.
+
+        Raises:
+            Conflict: somebody else has changed it meanwhile.
+            Denied: it may not be written.
+        """
+        # A link, as people keep to their dotfiles, stays one: what it leads to is replaced.
+        place = Path(os.path.realpath(self.path))
+        mark = codecs.BOM_UTF8 if (self.data or b"").startswith(codecs.BOM_UTF8) else b""
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            mode = _mode(place)
+            if self.data is not None:
+                _put(self.copy, self.data, mode)
+            if ConfigurationFile.read(self.path).data != self.data:
+                raise Conflict(f"{self.path} was changed meanwhile; try again")
+            _put(place, mark + text.encode(), mode)
+        except OSError as error:
+            raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def remove(self) -> None:
+        """Remove it: nothing is left in it, and it was not there before."""
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+
+
+def _mode(place: Path) -> int:
+    """Return the mode that it has, or is to have."""
+    try:
+        mode = stat.S_IMODE(place.stat().st_mode)
+    except FileNotFoundError:
+        return _NEW
+    if not mode & stat.S_IWUSR:
+        raise PermissionError(None, "it is read-only")
+    return mode
+
+
+def _put(place: Path, data: bytes, mode: int) -> None:
+    """Write a file whole or not at all."""
+    beside = place.with_name(f".{place.name}_{secrets.token_hex(4)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _NEW)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.chmod(mode)
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)

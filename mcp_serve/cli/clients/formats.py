@@ -1,0 +1,136 @@
+"""A server in the text of a configuration: read, put there, taken away; the rest stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Protocol
+
+from mcp_serve.cli.clients import jsonc
+from mcp_serve.cli.clients.jsonc import Malformed
+
+
+class Format(Protocol):
+    """How servers stand in a text, by table and name."""
+
+    def value(self, text: str) -> Any:
+        """Return all that it says."""
+
+    def put(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
+        """Return it with a server, whose own other keys stay."""
+
+    def drop(self, text: str, table: str, name: str) -> str:
+        """Return it without a server, and without a table that is empty then."""
+
+
+def format_of(path: Path) -> Format:
+    """Return the format of a file."""
+    return Toml() if path.suffix == ".toml" else Jsonc()
+
+
+def entry_of(form: Format, text: str, table: str, name: str) -> Any:
+    """Return what stands there for a server; None where nothing does."""
+    servers = _object(form.value(text)).get(table)
+    return None if servers is None else _object(servers).get(name)
+
+
+def with_entry(form: Format, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
+    """Return the text with a server, and nothing else changed."""
+    wanted = deepcopy(_object(form.value(text)))
+    servers = _object(wanted.setdefault(table, {}))
+    servers[name] = {**_object(servers.get(name, {})), **entry}
+    return _checked(form, wanted, lambda: form.put(text, table, name, entry))
+
+
+def without_entry(form: Format, text: str, table: str, name: str) -> str:
+    """Return the text without a server, and nothing else changed."""
+    wanted = deepcopy(_object(form.value(text)))
+    servers = _object(wanted.get(table, {}))
+    servers.pop(name, None)
+    if not servers:
+        wanted.pop(table, None)
+    return _checked(form, wanted, lambda: form.drop(text, table, name))
+
+
+def _checked(form: Format, wanted: Any, change: Callable[[], str]) -> str:
+    """Return what a change makes, if it says what is wanted: it is somebody's own file."""
+    text = change()
+    if form.value(text) != wanted:
+        raise Malformed("it has a form that cannot be changed in place")
+    return text
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Malformed("it has something else where its servers stand")
+    return value
+
+
+class Jsonc:
+    """JSON, with or without comments."""
+
+    def value(self, text: str) -> Any:
+        """Return all that it says."""
+        return jsonc.value(text)
+
+    def put(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
+        """Return it with a server."""
+        if entry_of(self, text, table, name) is None:
+            return jsonc.put(text, (table, name), entry)
+        for key, value in entry.items():
+            if entry_of(self, text, table, name).get(key) != value:
+                text = jsonc.put(text, (table, name, key), value)
+        return text
+
+    def drop(self, text: str, table: str, name: str) -> str:
+        """Return it without a server."""
+        text = jsonc.drop(text, (table, name))
+        return text if jsonc.value(text).get(table) else jsonc.drop(text, (table,))
+
+
+class Toml:
+    """TOML, by a library that keeps comments and order."""
+
+    def value(self, text: str) -> Any:
+        """Return all that it says."""
+        with _malformed():
+            return _tomlkit().parse(text).unwrap()
+
+    def put(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
+        """Return it with a server."""
+        toml = _tomlkit()
+        with _malformed():
+            whole = toml.parse(text)
+            servers = whole.setdefault(table, toml.table(is_super_table=True))
+            if name not in servers:
+                servers[name] = toml.table()
+            servers[name].update(entry)
+            return str(toml.dumps(whole))
+
+    def drop(self, text: str, table: str, name: str) -> str:
+        """Return it without a server."""
+        toml = _tomlkit()
+        with _malformed():
+            whole = toml.parse(text)
+            whole[table].remove(name)
+            if not whole[table]:
+                whole.remove(table)
+            return str(toml.dumps(whole))
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 -- for one client of ten
+
+    try:
+        yield
+    except TOMLKitError as error:
+        raise Malformed(str(error)) from error
+
+
+def _tomlkit() -> Any:
+    import tomlkit  # noqa: PLC0415 -- as above
+
+    return tomlkit

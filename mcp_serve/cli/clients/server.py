@@ -1,0 +1,61 @@
+"""What a client is to start: this very command, by a path that does not depend on its own."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+NAME = "mcp-sessions"
+
+
+def command(*, shared: bool) -> list[str]:
+    """Return how we are started; a `shared` configuration names no folder of this machine."""
+    found = shutil.which(NAME)
+    if shared and found:
+        return [NAME]
+    if _is_passing():
+        return ["uvx" if shared else shutil.which("uvx") or "uvx", NAME]
+    started = Path(sys.argv[0])
+    if started.stem == NAME and started.is_file():
+        return [str(started.absolute())]
+    return [found] if found else [sys.executable, "-m", "mcp_serve.cli.main"]
+
+
+def arguments(options: argparse.Namespace) -> list[str]:
+    """Return what follows: the home and the limits that were asked for."""
+    given = ["serve"]
+    if options.home:
+        given += ["--home", str(Path(options.home).absolute())]
+    for profile in options.profile:
+        given += ["--profile", profile]
+    if options.all_profiles:
+        given.append("--all-profiles")
+    if options.read_only:
+        given.append("--read-only")
+    return given
+
+
+def is_ours(entry: Any) -> bool:
+    """Whether it is this program that an entry starts."""
+    if not isinstance(entry, dict):
+        return False
+    started = entry.get("command")
+    words = [*(started if isinstance(started, list) else [started]), *_list(entry.get("args"))]
+    return any(_names_us(word) for word in words if isinstance(word, str))
+
+
+def _names_us(word: str) -> bool:
+    name = word.replace("\\", "/").rpartition("/")[2]
+    return name.removesuffix(".exe").partition("==")[0] == NAME or word == "mcp_serve.cli.main"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_passing() -> bool:
+    """Whether this environment is one that `uvx` made, which may be gone tomorrow."""
+    return any(part.startswith("archive-v") for part in Path(sys.prefix).parts)

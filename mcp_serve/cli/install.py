@@ -1,0 +1,78 @@
+"""`mcp-sessions install`: a client is told of the server, after a look at the change."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from mcp_serve.cli.clients import change, formats, server
+from mcp_serve.cli.clients.asked import DONE, make, of_client, place_of
+from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
+from mcp_serve.cli.options import of_homes
+from mcp_serve.cli.screen import Screen
+from session_core import SessionError
+
+_EXAMPLES = """\
+examples:
+  mcp-sessions install                          which clients are here
+  mcp-sessions install claude-code              show the change, ask, make it
+  mcp-sessions install cursor --project         for the project in this folder alone
+  mcp-sessions install codex --read-only --yes  without the tools that change data
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    of_client(parser, _EXAMPLES)
+    of_homes(parser)
+    parser.add_argument("--read-only", action="store_true", help="without what changes data")
+    parser.add_argument("--print", action="store_true", help="print what it would add, no more")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Add the server, or say which clients are here."""
+    screen = Screen(sys.stdout)
+    if options.client is None:
+        _list(screen, options.name)
+        return DONE
+    client, path = place_of(options)
+    program, *rest = server.command(shared=options.project)
+    entry = client.entry(program, [*rest, *server.arguments(options)])
+    if options.print:
+        print(f"# {path}", file=sys.stderr)  # noqa: T201 -- where what is printed belongs
+        screen.whole(_snippet(client, options.name, entry))
+        return DONE
+    wanted = change.adding(client, path, options.name, entry)
+    if wanted.is_none:
+        screen.whole(f"{client.label} has it already, in {path}")
+        return DONE
+    code = make(wanted, yes=options.yes)
+    if code == DONE:
+        screen.whole(f"Start {client.label} anew, and ask it what you worked on last week.")
+    return code
+
+
+def _snippet(client: Client, name: str, entry: dict[str, Any]) -> str:
+    """Return what an empty file would be."""
+    form = formats.format_of(client.user(Machine()))
+    return form.put("", client.table, name, entry).rstrip()
+
+
+def _list(screen: Screen, name: str) -> None:
+    """Say of each client whether it is here and knows us."""
+    machine = Machine()
+    for client in CLIENTS:
+        screen.line(f"{client.name:<15} {_state(client, machine, name):<14} {client.label}")
+    screen.line()
+    screen.line("mcp-sessions install NAME tells one of them of this server.")
+
+
+def _state(client: Client, machine: Machine, name: str) -> str:
+    try:
+        entry = change.entry_in(client, client.user(machine), name)
+    except SessionError:
+        return "cannot be read"
+    if server.is_ours(entry):
+        return "installed"
+    return "here" if client.is_here(machine) else "-"
