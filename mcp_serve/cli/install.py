@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 from mcp_serve.cli.clients import change, formats, server
-from mcp_serve.cli.clients.asked import DONE, make, of_client, place_of
+from mcp_serve.cli.clients.asked import make, of_client, place_of
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
+from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.options import of_homes
 from mcp_serve.cli.screen import Screen
 from session_core import SessionError

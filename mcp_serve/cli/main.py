@@ -13,10 +13,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
+from mcp_serve.cli.codes import BUSY, DONE, FAILED, INTERRUPTED, UNKNOWN_ID
 from mcp_serve.cli.options import of_homes
 from session_core import Busy, Conflict, NotFound, SessionError
-
-DONE, FAILED, USAGE, UNKNOWN_ID, BUSY, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 VERBS = {
     "doctor": ("mcp_serve.cli.doctor", "say what is served, and its token"),
@@ -26,6 +25,8 @@ VERBS = {
     "demo": ("mcp_serve.cli.demo", "build a sample home, then list, read and search it"),
 }
 """Each verb with its module, and what it does."""
+
+_HELLO = "mcp_serve.cli.hello"
 
 _EXAMPLE = """\
 example:
@@ -40,11 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _accept_every_script()
     parser = _parser(given)
     options = parser.parse_args(given)
-    if options.verb is None:
-        parser.print_help(sys.stderr)
-        return USAGE
+    if options.verb is None and not sys.stdin.isatty():
+        # A client starts the bare command, and talks to it on the other end of a pipe.
+        options = _parser(["serve"]).parse_args([*given, "serve"])
+    module = VERBS[options.verb][0] if options.verb else _HELLO
     try:
-        code: int = import_module(VERBS[options.verb][0]).run(options)
+        code: int = import_module(module).run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -6,7 +6,8 @@ import argparse
 import sys
 
 from mcp_serve.cli.clients import change
-from mcp_serve.cli.clients.asked import DONE, make, of_client, place_of
+from mcp_serve.cli.clients.asked import make, of_client, place_of
+from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.screen import Screen
 from session_core import InvalidInput
 

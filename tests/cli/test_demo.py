@@ -71,7 +71,7 @@ def test_help_has_an_example(run):
     assert "mcp-sessions demo --keep" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [(), ("dance",), ("demo", "--loud")])
+@pytest.mark.parametrize("arguments", [("dance",), ("demo", "--loud")])
 def test_wrong_usage_exits_with_2_and_says_how_it_is_used(run, arguments):
     done = run(*arguments)
     assert done.returncode == 2

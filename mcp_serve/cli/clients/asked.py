@@ -9,10 +9,9 @@ from pathlib import Path
 from mcp_serve.cli.asking import agreed
 from mcp_serve.cli.clients.change import Change
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
+from mcp_serve.cli.codes import DECLINED, DONE
 from mcp_serve.cli.screen import Screen
 from session_core import Unsupported
-
-DONE, DECLINED = 0, 5
 
 
 def of_client(parser: argparse.ArgumentParser, examples: str) -> None:

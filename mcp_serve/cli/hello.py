@@ -1,0 +1,47 @@
+"""The bare command, typed by a person: what it found here, and what to type next."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from mcp_serve.cli.driver import choose_driver
+from mcp_serve.cli.screen import Screen, ago
+from mcp_serve.quoting import plain
+from session_core import SessionDB, SessionError, SessionSummary, find_home
+
+_NEWEST = 3
+
+_NEXT = (
+    ("mcp-sessions install", "tell your client of it; lists the clients that are here"),
+    ("mcp-sessions demo", "see what it does, on made-up conversations"),
+    ("mcp-sessions --help", "everything else"),
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say which home it is and what is newest in it."""
+    choose_driver()
+    screen, home = Screen(sys.stdout), find_home(options.home)
+    screen.whole(f"Sessions in {home.path} ({home.found_by})")
+    try:
+        with SessionDB(home.db_path, read_only=True) as db:
+            newest = db.list_sessions(limit=_NEWEST).items
+    except SessionError as error:
+        newest = []
+        screen.whole(f"  they cannot be read: {error}")
+    else:
+        if not newest:
+            screen.line("  none yet")
+    for each in newest:
+        screen.line(_one_line(each))
+    screen.line()
+    for command, does in _NEXT:
+        screen.line(f"  {command:<22}{does}")
+    return 0
+
+
+def _one_line(summary: SessionSummary) -> str:
+    when = ago(time.time() - summary.last_active_at)
+    return f"  {when:>7}  {plain(summary.title or summary.preview or '(nothing in it)')}"

@@ -1,0 +1,85 @@
+"""The bare command: a server for a client, a word of welcome for a person."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from session_core import SessionDB
+
+COMMAND = [sys.executable, "-m", "mcp_serve.cli.main"]
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path):
+    return {"HOME": str(tmp_path / "person"), "PATH": os.environ["PATH"]}
+
+
+def screen_of(env, *arguments):
+    """Return what a person sees, who types the command."""
+    person, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], env=env, stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    seen = b""
+    while True:
+        try:
+            seen += os.read(person, 10_000)
+        except OSError:  # the other end is closed
+            break
+    os.close(person)
+    assert process.wait(30) == 0
+    return seen.decode()
+
+
+def test_without_a_terminal_it_serves_the_home_that_is_asked_for(env, tmp_path):
+    home = tmp_path / "home"
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    done = subprocess.run(
+        [*COMMAND, "--home", str(home)],
+        input=json.dumps(hello) + "\n",
+        env=env,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
+
+
+def test_a_person_is_told_where_it_looked_and_what_to_type_next(env, tmp_path):
+    seen = screen_of(env, "--home", str(tmp_path / "none"))
+    assert f"Sessions in {tmp_path / 'none'} (--home)" in seen
+    assert "none yet" in seen
+    assert "mcp-sessions install" in seen
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_person_sees_the_newest_conversations_without_their_control_signs(env, tmp_path):
+    with SessionDB(tmp_path / "state.db") as db:
+        db.append_message("s1", "user", "hello \x1b[31mred", create={"source": "cli"})
+    seen = screen_of(env, "--home", str(tmp_path))
+    assert "hello [31mred" in seen
+    assert "\x1b" not in seen
+
+
+def test_a_home_that_cannot_be_read_is_said_and_the_next_step_too(env, tmp_path):
+    (tmp_path / "state.db").mkdir()
+    seen = screen_of(env, "--home", str(tmp_path))
+    assert "cannot be read" in seen
+    assert "mcp-sessions install" in seen
