@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from session_core.compression import extractive
 from session_core.compression.applied import COMPRESS, close, taken_up
 from session_core.compression.commit import Committer
 from session_core.compression.locks import Locks
 from session_core.compression.placement import Wanted
 from session_core.compression.planning import Planner
-from session_core.compression.records import Compressed, NotCompressed
+from session_core.compression.records import Compressed, NotCompressed, StopFn
 from session_core.compression.work import Ready, Work
 from session_core.errors import Changed, InvalidInput
 from session_core.ledger.ledger import Ledger
@@ -40,17 +39,26 @@ class Applying:
         self._committer = committer
         self._client = client
 
-    def apply(self, handle: str, summary: str | None) -> Compressed:
+    def apply(self, handle: str, summary: str | None, stop: StopFn | None) -> Compressed:
         """Apply a plan once; one that was applied answers what it came to."""
+        found = self.check(handle, summary)
+        if found.state == "finished":
+            return self._again(found)
+        once = partial(self._once, handle, summary, stop)
+        return self._locks.holding([found.members[0].id], once, patient=True)
+
+    def check(self, handle: str, summary: str | None) -> Plan:
+        """Return a plan that may be applied with this summary, or was applied."""
         if summary is not None and not isinstance(summary, str):
             raise InvalidInput("a summary is text; leave it out for one made without a model")
         found = self._plan(handle)
         if found.state != "finished":
-            once = partial(self._once, handle, summary)
-            return self._locks.holding([found.members[0].id], once, patient=True)
-        return self._again(found)
+            _require_method(found, summary)
+        return found
 
-    def run(self, handle: str, summary: str | None, wanted: Wanted) -> Compressed:
+    def run(
+        self, handle: str, summary: str | None, wanted: Wanted, stop: StopFn | None = None
+    ) -> Compressed:
         """Apply a plan that is open, in a shape that may be another by now.
 
         Raises:
@@ -61,6 +69,8 @@ class Applying:
 
         def commit() -> Compressed:
             ready = self._ready(work, summary, wanted)
+            if stop is not None and stop():
+                raise NotCompressed("stopped", f"plan {handle} was stopped; apply it again")
             self._locks.keep(work.session_id)
             return self._committer.commit(handle, ready)
 
@@ -71,12 +81,12 @@ class Applying:
             raise
         return self._audited(done, handle)
 
-    def _once(self, handle: str, summary: str | None) -> Compressed:
+    def _once(self, handle: str, summary: str | None, stop: StopFn | None) -> Compressed:
         """Apply a plan unless somebody has while its lock was waited for."""
         found = self._plan(handle)
         if found.state == "finished":
             return self._again(found)
-        return self.run(handle, summary, Work(**found.about).shape)
+        return self.run(handle, summary, Work(**found.about).shape, stop)
 
     def _again(self, found: Plan) -> Compressed:
         return self._audited(Compressed.of(found.result["compressed"]), found.handle)
@@ -93,8 +103,7 @@ class Applying:
 
     def _ready(self, work: Work, summary: str | None, wanted: Wanted) -> Ready:
         if summary is None:
-            rows = self._planner.look_again(work).rows
-            summary = extractive.summarize(rows[work.start : work.end], work.target_chars)
+            summary = self._planner.summary(work)
         seen = self._planner.look_again(work)
         # Much may have been said since the plan was made, and somebody may have come.
         work = replace(work, shape=self._planner.shape(seen, (work.start, work.end), wanted))
@@ -116,3 +125,17 @@ class Applying:
                 {"rows": done.rows, "tokens": [done.tokens_before, done.tokens_after]},
             )
         return done
+
+
+def _require_method(plan: Plan, summary: str | None) -> None:
+    method = Work(**plan.about).method
+    if method == "summary" and summary is None:
+        raise InvalidInput(
+            f"plan {plan.handle} waits for a summary that you write: pass it with the plan, or "
+            "make a plan with method=extractive"
+        )
+    if method == "extractive" and summary is not None:
+        raise InvalidInput(
+            f"plan {plan.handle} is for a summary that is made without a model: pass no summary, "
+            "or make a plan with method=summary"
+        )

@@ -37,6 +37,7 @@ class AsyncCompressor:
 
     is_due = _in_thread(Compressor.is_due)
     plan = _in_thread(Compressor.plan)
+    check = _in_thread(Compressor.check)
     apply = _in_thread(Compressor.apply)
     undo = _in_thread(Compressor.undo)
     apply_undo = _in_thread(Compressor.apply_undo)

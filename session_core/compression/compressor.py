@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from session_core.compression import placement, tokens
 from session_core.compression.applied import close
@@ -21,16 +21,19 @@ from session_core.compression.locks import Locks
 from session_core.compression.placement import Wanted
 from session_core.compression.planning import Planner
 from session_core.compression.records import (
+    Clean,
     Compressed,
+    Method,
     NotCompressed,
     Planned,
+    StopFn,
     Undone,
     UndoPlanned,
 )
 from session_core.compression.routes import Routes
 from session_core.compression.tokens import Estimate
 from session_core.compression.undo import Undo
-from session_core.errors import Changed
+from session_core.errors import Changed, InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.routing.store import SessionStore
@@ -49,7 +52,9 @@ class Compressor:
     """Compresses the sessions of one home.
 
     Without a `store` the routes are those of the home's own session store, which is closed with
-    this. Instances are safe to share between threads.
+    this. `clean(messages)` returns what a text that is made of them here, a brief or a summary
+    without a model, passes before it is shown or stored; without it, it says what they say.
+    Instances are safe to share between threads.
 
     Raises:
         InvalidInput: the ledger is that of another home.
@@ -64,6 +69,7 @@ class Compressor:
         hooks: Hooks | None = None,
         limits: Limits | None = None,
         estimate: Estimate = tokens.estimate,
+        clean: Clean = lambda _: str,
         client: str = "library",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -77,7 +83,7 @@ class Compressor:
         self._clock = clock
         self._locks = Locks(db)
         self._planner = Planner(
-            db, ledger, store, limits=self._limits, estimate=estimate, clock=clock
+            db, ledger, store, limits=self._limits, estimate=estimate, clean=clean, clock=clock
         )
         routes = Routes(db, store)
         committer = Committer(db, ledger, routes, hooks or Hooks(), estimate)
@@ -111,35 +117,54 @@ class Compressor:
         *,
         shape: Wanted = "auto",
         keep_last: int | None = None,
+        method: Method | None = None,
         force: bool = False,
     ) -> Planned:
         """Record what would be compressed and how, and say what a summary of it has to hold.
 
-        `force` is for a person who insists where the last two compressions came to nothing.
+        `method` is who writes that: without one, whoever applies the plan decides. `force` is for a
+        person who insists where the last two compressions came to nothing.
 
         Raises:
-            InvalidInput: there is no such shape, or `keep_last` is below 0.
+            InvalidInput: there is no such shape or method, or `keep_last` is below 0.
             NotFound: there is no such session.
             NotCompressed: it cannot be, or nothing would be won.
         """
         placement.check(shape)
-        planned, _ = self._planner.plan(session_id, shape, keep_last, force=force)
+        if method not in (None, *get_args(Method)):
+            raise InvalidInput(f"method is {method!r}; one of {', '.join(get_args(Method))}")
+        planned, _ = self._planner.plan(session_id, shape, keep_last, method, force=force)
         return planned
 
-    def apply(self, plan: str, summary: str | None = None) -> Compressed:
-        """Put a summary in the place of what was planned; without one, one made without a model.
-
-        A plan that was applied answers what it came to, and changes nothing.
+    def check(self, plan: str, summary: str | None = None) -> None:
+        """Make sure that a plan can be applied with this summary, before anybody is asked.
 
         Raises:
             NotFound: there is no such plan.
             Conflict: it has run out.
-            InvalidInput: it is a plan of something else, or the summary is no text.
+            InvalidInput: it is a plan of something else, or for a summary by another method.
+            NotCompressed: the plan was closed.
+        """
+        self._applying.check(plan, summary)
+
+    def apply(
+        self, plan: str, summary: str | None = None, *, stop: StopFn | None = None
+    ) -> Compressed:
+        """Put a summary in the place of what was planned; without one, one made without a model.
+
+        A plan that was applied answers what it came to, and changes nothing. `stop` is asked once
+        the summary is there: nothing is changed then, and the plan stays open.
+
+        Raises:
+            NotFound: there is no such plan.
+            Conflict: it has run out.
+            InvalidInput: it is a plan of something else, or for a summary by another method, or the
+                summary is no text.
             Changed: the range is not what it was; plan it again.
             NotCompressed: the summary is none or no shorter, the session has ended, somebody is at
-                work in it by now or compresses it, or the plan was closed.
+                work in it by now or compresses it, it was stopped, or the plan was closed.
         """
-        return self._applying.apply(plan, summary)
+        return self._applying.apply(plan, summary, stop)
 
     def compress(
         self,

@@ -115,3 +115,17 @@ UNSPACED_UNITS = """
 毫秒|秒|分钟|分|小时|時間|天|日|周|週|月|年|元|円|美元|个|個|件|人|行|次|回|台|倍|万|億|条|份|名
 초|분|시간|일|개|명|원
 """
+
+LITTLE = """
+the a an of to in on at for with from by and or but not no is are was were be been has have had
+will would can could should must may it its this that these those we you he she they i our your
+his her their them us as if than then when until before after so only all both each any one two
+what who which there here out up over into do does did just too also der die das den dem des ein
+eine einen einem einer und oder aber nicht kein keine ist sind war wird werden hat haben mit von
+zu zum zur für auf im am bei bis nach vor aus wir ihr sie er es ich wie als auch noch nur dass
+wenn wer uns le la les un une du de et ou mais pas ne est sont avec pour par sur dans au aux nous
+vous il elle que qui se ce cette el los las una y o pero con por para del al en su como más lo è
+gli di da per non che si os um uma não em na com и в на не по для что как это до из за от мы
+вы он они
+"""
+"""The words that hold a sentence together."""

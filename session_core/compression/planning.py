@@ -10,7 +10,7 @@ from session_core.compression import boundaries, extractive, placement, reading,
 from session_core.compression.applied import COMPRESS
 from session_core.compression.boundaries import Limits, Range, Refused
 from session_core.compression.placement import Shape, Wanted
-from session_core.compression.records import Brief, NotCompressed, Planned
+from session_core.compression.records import Brief, Clean, Method, NotCompressed, Planned
 from session_core.compression.tokens import Estimate
 from session_core.compression.work import Work, digest
 from session_core.errors import Changed, NotFound
@@ -57,6 +57,7 @@ class Planner:
         *,
         limits: Limits,
         estimate: Estimate,
+        clean: Clean,
         clock: Callable[[], float],
     ) -> None:
         self._db = db
@@ -64,10 +65,17 @@ class Planner:
         self._store = store
         self._limits = limits
         self._estimate = estimate
+        self._clean = clean
         self._clock = clock
 
     def plan(
-        self, session_id: str, wanted: Wanted, keep_last: int | None, *, force: bool
+        self,
+        session_id: str,
+        wanted: Wanted,
+        keep_last: int | None,
+        method: Method | None = None,
+        *,
+        force: bool,
     ) -> tuple[Planned, list[MessageRow]]:
         """Record a plan; return it with the messages of its range."""
         seen = self.look(session_id)
@@ -85,12 +93,22 @@ class Planner:
             end=found.end,
             digest=digest(part),
             target_chars=int(limits.summary_tokens(found.tokens) * chars_per_token),
+            method=method,
         )
         why = f"{len(part)} messages, {found.tokens} tokens"
         member = Member(work.session_id, list(seen.revision), why)
         plan = self._ledger.add_plan(COMPRESS, [member], work.stored())
-        brief = _brief(part, found, work.target_chars)
+        brief = _brief(part, found, work.target_chars, self._clean(part))
         return Planned(plan.handle, work.session_id, shape, plan.expires_at, brief), part
+
+    def summary(self, work: Work) -> str:
+        """Return a summary of what was planned, without a model.
+
+        Raises:
+            Changed: it is not what it was.
+        """
+        part = self.look_again(work).rows[work.start : work.end]
+        return self._clean(part)(extractive.summarize(part, work.target_chars))
 
     def look(self, session_id: str) -> Seen:
         """Return the session in which a conversation goes on, as it is at one moment.
@@ -161,7 +179,9 @@ class Planner:
             )
 
 
-def _brief(part: list[MessageRow], found: Range, target_chars: int) -> Brief:
+def _brief(
+    part: list[MessageRow], found: Range, target_chars: int, clean: Callable[[str], str]
+) -> Brief:
     room = max(_BRIEF_CHARS - int(_CHARS_PER_MESSAGE * len(part)), _BRIEF_LEAST_CHARS)
     weighed = worth.weigh(reading.read(part[-_BRIEF_MESSAGES:], room))
     return Brief(
@@ -169,9 +189,11 @@ def _brief(part: list[MessageRow], found: Range, target_chars: int) -> Brief:
         to_id=part[-1]["id"],
         messages=len(part),
         tokens=found.tokens,
-        must_survive=worth.best(weighed, _MUST_SURVIVE),
+        must_survive=tuple(
+            fact for fact in worth.best(weighed, _MUST_SURVIVE) if clean(fact) == fact
+        ),
         target_chars=target_chars,
-        digest=extractive.summary_of(weighed, target_chars),
+        digest=clean(extractive.summary_of(weighed, target_chars))[:target_chars],
     )
 
 

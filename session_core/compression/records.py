@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from session_core.compression.placement import Shape
-from session_core.compression.retention import Retention
 from session_core.errors import SessionError
-from session_core.models import Revision
+from session_core.models import MessageRow, Revision
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from session_core.compression.placement import Shape
+    from session_core.compression.retention import Retention
+
+
+Method = Literal["summary", "extractive"]
+"""Who writes the summary of a plan: whoever applies it, or nobody, without a model."""
+
+Clean = Callable[[Sequence[MessageRow]], Callable[[str], str]]
+"""Given messages, returns what takes out of a text made of them what is not to be said again."""
+
+StopFn = Callable[[], bool]
+"""Asked before anything is changed whether to end there."""
 
 
 class NotCompressed(SessionError):
@@ -81,6 +92,9 @@ class Compressed:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
         """Return it from JSON."""
+        # What finds facts takes long to import, and who only reads sessions has no use for it.
+        from session_core.compression.retention import Retention  # noqa: PLC0415
+
         given = dict(stored)
         given["retention"] = Retention.of(given["retention"])
         for name in ("before", "after"):

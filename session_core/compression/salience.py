@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from session_core.compression import forms
+from session_core.compression import forms, statements
 from session_core.compression.facts import Fact
 from session_core.compression.passages import Passage
 from session_core.compression.reading import READ_OF_EACH, Reading
@@ -76,18 +76,21 @@ def _brought(passages: Sequence[Passage], named: set[str]) -> Iterator[tuple[int
     bulk = _bulk(passages)
     for group in _by_place(passages):
         most = _PER_LINE * min(len(group), _LINES_MOST)
-        for passage, common in zip(group, _common(group), strict=True):
-            odds = most + often[id(passage)] + same[id(passage)] + _COMMON * common
-            yield id(passage), odds + _of_line(passage) + _of_names(passage, bulk, named)
+        values = [
+            most + often[id(it)] + same[id(it)] + _COMMON * common + _of_line(it, bulk, named)
+            for it, common in zip(group, _common(group), strict=True)
+        ]
+        yield from zip(map(id, group), statements.odds(group, values), strict=True)
 
 
-def _of_line(passage: Passage) -> float:
+def _of_line(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> float:
     text = passage.text
     odds = _BROUGHT.base if passage.facts else _BROUGHT.base + _BROUGHT.factless
     odds += _ERROR * any(fact.kind == "error" for fact in passage.facts)
     odds += _PER_WORD * min(forms.words(text), _WORDS_MOST)
     odds += _PER_DIGIT * sum(map(len, _DIGITS.findall(text))) / len(text)
-    return odds + _SIGNS * len(_CODE.findall(text)) / len(text)
+    odds += _SIGNS * len(_CODE.findall(text)) / len(text)
+    return odds + _of_names(passage, bulk, named)
 
 
 def _of_names(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> float:

@@ -6,7 +6,7 @@ gone on, that is a plan that says what it would drop, and what it drops is kept 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +24,8 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept, Member, Plan
 from session_core.ledger.steps import clear_marks, noting, resume, run_step
 from session_core.state.contract import StateDatabase
+
+_GOES = "it goes on from the compression that is taken back"
 
 
 class Undo:
@@ -94,17 +96,23 @@ class Undo:
         return done
 
     def _planned(self, past: Past, doomed: Doomed) -> UndoPlanned:
-        members = [Member(each, state) for each, state in doomed.sessions.items()]
-        about = {"batch": past.batch, "session_id": past.old, "detached": doomed.detached}
-        plan = self._ledger.add_plan(UNDO, members, about)
+        members = [Member(each, state, _GOES) for each, state in doomed.sessions.items()]
         count = sum(self._db.message_count(each) for each in doomed.sessions)
+        new, changed = max(count - len(past.done.made), 0), doomed.changed(past)
+        about = {
+            "batch": past.batch,
+            "session_id": past.old,
+            "detached": doomed.detached,
+            "warnings": list(_warnings(new, changed, doomed.detached)),
+        }
+        plan = self._ledger.add_plan(UNDO, members, about)
         return UndoPlanned(
             plan=plan.handle,
             session_id=past.old,
             expires_at=plan.expires_at,
             sessions=tuple(doomed.sessions),
-            messages=max(count - len(past.done.made), 0),
-            changed=doomed.changed(past),
+            messages=new,
+            changed=changed,
             detached=doomed.detached,
         )
 
@@ -169,3 +177,14 @@ class Undo:
             at_work = placement.beside(self._db, row, at, routed=routed, now=self._clock())
             if at_work is not None:
                 raise NotCompressed("live", f"{at_work}; stop it, then undo again")
+
+
+def _warnings(new: int, changed: Sequence[str], detached: Sequence[str]) -> Iterator[str]:
+    """Say what a plan drops, which is why it is one."""
+    if new:
+        yield f"{new:,} messages that were said since go to the trash"
+    others = [name for name in changed if name != "messages" or not new]
+    if others:
+        yield f"what was changed since goes to the trash: {', '.join(others)}"
+    if detached:
+        yield f"{len(detached):,} sessions lose their parent"

@@ -10,6 +10,7 @@ from typing import Any
 
 from session_core.compression.assemble import Assembled
 from session_core.compression.placement import Shape
+from session_core.compression.records import Method
 from session_core.compression.retention import Retention
 from session_core.compression.routes import Led
 from session_core.models import MessageRow, Revision, SessionRow
@@ -38,6 +39,8 @@ class Work:
     end: int
     digest: str
     target_chars: int
+    method: Method | None = None
+    """Who is to write the summary; None leaves that to whoever applies the plan."""
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON."""

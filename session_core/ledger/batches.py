@@ -23,12 +23,10 @@ KEPT_S = 30 * 86_400.0
 """How long what was removed or rewritten can be brought back."""
 
 _IS_APPLIED = SQL["is_applied"]
-_HAS_HALVES = SQL["has_halves"]
 _RIPE = f"emptied_at IS NULL AND count > 0 AND NOT underway AND NOT {_IS_APPLIED} AND {{when}}"
-_EARLY = _RIPE.format(when=f"NOT {_HAS_HALVES} AND {{when}}")
 _EXPIRED = _RIPE.format(when="expires_at <= :now")
-_OLD = _EARLY.format(when="at <= :now - :older_than_s")
-_NAMED = _EARLY.format(when="id IN (SELECT value FROM json_each(:batches))")
+_OLD = _RIPE.format(when="at <= :now - :older_than_s")
+_NAMED = _RIPE.format(when="id IN (SELECT value FROM json_each(:batches))")
 _FIRST = 1 << 62
 
 

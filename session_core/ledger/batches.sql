@@ -40,16 +40,9 @@ SELECT coalesce(sum(bytes), 0) FROM steps
 
 -- name: is_applied
 EXISTS (SELECT 1 FROM plans
-        WHERE plans.batch = summed_batches.id AND plans.state = 'applying'
-            AND plans.expires_at > :now)
-
--- name: has_halves
-EXISTS (SELECT part.key FROM steps, json_each(steps.result, '$.after') AS part
-        WHERE steps.batch = summed_batches.id AND steps.state = 'done'
-            AND steps.undone_at IS NULL
-        EXCEPT
-        SELECT gone.value FROM steps, json_each(steps.result, '$.sessions') AS gone
-        WHERE steps.batch = summed_batches.id AND steps.state = 'done')
+        WHERE plans.batch = summed_batches.id
+            AND (plans.state IN ('applying', 'stopping')
+                 OR EXISTS (SELECT 1 FROM members WHERE plan = plans.handle AND half)))
 
 -- name: count_ripe
 SELECT count(*) FROM summed_batches WHERE {ripe}

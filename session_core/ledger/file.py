@@ -8,6 +8,7 @@ commit.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from session_core.ledger.folder import refusals
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle, file_uri, translate
 from session_core.state.sqlite.opening import identity, size
+from session_core.state.sqlite.store import fit_to_bind
 from session_core.state.sqlite.writer import patiently
 
 T = TypeVar("T")
@@ -28,7 +30,7 @@ T = TypeVar("T")
 PACKAGE = "session_core.ledger"
 
 _APPLICATION = 1_835_234_163
-_VERSION = 1
+_VERSION = re.compile(r"PRAGMA user_version = (\d+);")
 _LONG_LOG_BYTES = 4 << 20
 _WAIT_S = 1.0
 _OTHERS_WRITE = 0o022
@@ -51,6 +53,7 @@ class File:
         self._make = make
         self._patience_s = patience_s
         self._schema = schema
+        self._version = int(_VERSION.findall(blocks.script(schema, PACKAGE))[0])
         self._name = name
         self._lost = lost
         self._lock = threading.Lock()
@@ -71,22 +74,26 @@ class File:
             with self._errors(path), handle.snapshot():
                 return look(handle) if self._is_made(handle, path) else self._look_at_nothing(look)
 
-    def write(self, step: Callable[[Handle], T]) -> T:
-        """Run `step` in a transaction that is durable when this returns."""
+    def write(self, step: Callable[[Handle], T], *, durable: bool = True) -> T:
+        """Run `step` in a transaction that is durable when this returns, else with the next."""
         self._require_own_process()
         with self._lock:
             self._require_open()
             path = self._make()
             handle = self._opened(path, writable=True)
             with self._errors(path):
-                result = self._change(handle, path, step)
+                result = self._change(handle, path, step, durable=durable)
             if size(Path(f"{path}-wal")) > _LONG_LOG_BYTES:
                 _fold_back(handle)
             return result
 
-    def _change(self, handle: Handle, path: Path, step: Callable[[Handle], T]) -> T:
+    def _change(
+        self, handle: Handle, path: Path, step: Callable[[Handle], T], *, durable: bool
+    ) -> T:
         handle.connection.rollback()  # of one that an interrupt has cut short
         try:
+            # Of a log that is not synced nothing is lost but by a machine that stops.
+            handle.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             patiently(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
             if not self._is_made(handle, path):
                 for statement in blocks.statements(self._schema, PACKAGE):
@@ -152,8 +159,7 @@ class File:
                 for pragma in ("journal_mode=MEMORY", "auto_vacuum=FULL"):
                     handle.connection.execute(f"PRAGMA {pragma}").fetchall()
                 patiently(handle, "PRAGMA journal_mode=WAL", deadline)
-            for pragma in ("synchronous=FULL", "wal_autocheckpoint=0"):
-                handle.connection.execute(f"PRAGMA {pragma}")
+            handle.connection.execute("PRAGMA wal_autocheckpoint=0")
         except BaseException:
             handle.connection.close()
             raise
@@ -165,14 +171,21 @@ class File:
             return False
         if handle.value("PRAGMA application_id") != _APPLICATION:
             raise Corrupt(f"{path} is no {self._name}; move it away, and another is made")
-        if handle.value("PRAGMA user_version") > _VERSION:
+        version = handle.value("PRAGMA user_version")
+        if version > self._version:
             raise Unsupported(f"{path} was written by a newer version of this program; update it")
+        if version < self._version:
+            raise Unsupported(
+                f"{path} was written before this program was released, and is of another shape: "
+                f"move it away, and another is made, but {self._lost}"
+            )
         return True
 
     @contextmanager
     def _errors(self, path: Path) -> Iterator[None]:
         try:
-            yield
+            with fit_to_bind():
+                yield
         except driver.library().Error as error:
             raise self._translated(error, path) from error
 

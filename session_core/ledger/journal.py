@@ -16,7 +16,7 @@ from session_core import processes
 from session_core.errors import Conflict, NotFound, SessionError
 from session_core.ledger.batches import Batches, as_step, batch_of, delete_pieces, step_of
 from session_core.ledger.file import PACKAGE
-from session_core.ledger.packing import Packed, digest, pack
+from session_core.ledger.packing import digest, pack
 from session_core.ledger.plans import claim_members, release_members
 from session_core.ledger.records import Kept, Step
 from session_core.ledger.shelf import encode
@@ -36,17 +36,20 @@ class Journal(Batches):
         self,
         step_id: str,
         batch_id: str,
-        kept: Iterable[Kept] | Packed,
+        kept: Iterable[Kept],
         *,
         members: Sequence[str] = (),
         undoes: str | None = None,
-    ) -> None:
+    ) -> list[str]:
         """Store what would undo a step; it is durable when this returns.
+
+        Return the steps whose mark in the home is not needed any more: what became of them is as
+        durable by then.
 
         Raises:
             Conflict: somebody else has one of its members, or undoes the same step.
         """
-        pieces = iter(kept.pieces) if isinstance(kept, Packed) else pack(kept)
+        pieces = pack(kept)
         ahead = [piece for piece in (next(pieces, None), next(pieces, None)) if piece]
         location = self._location()
         here = ahead[:1] if location is None else []
@@ -67,9 +70,15 @@ class Journal(Batches):
             "pid": pid,
             "started_at": started_at,
         }
-        self._file.write(lambda rows: _begin(rows, row, tuple(members), here))
+
+        def step(rows: Handle) -> list[str]:
+            _begin(rows, row, tuple(members), here)
+            return self._marked(rows)
+
+        marked = self._file.write(step)
         if not whole:
             self._write_rest(step_id, location, chain(ahead, pieces), written=len(here))
+        return marked
 
     def _write_rest(
         self, step_id: str, location: str | None, pieces: Iterator[bytes], *, written: int
@@ -91,7 +100,10 @@ class Journal(Batches):
             raise
 
     def done(self, step_id: str, result: Any, *, cleared: Sequence[str] = ()) -> None:
-        """Note that a step has changed the home, and that the marks of others are deleted."""
+        """Note that a step has changed the home, and that the marks of others are deleted.
+
+        Its own mark says so until the next change of the ledger has made it durable.
+        """
         values = {"id": step_id, "result": encode(result), "now": self._clock()}
 
         def step(rows: Handle) -> None:
@@ -100,7 +112,7 @@ class Journal(Batches):
                     rows.run(SQL[block], values)
             _clear(rows, cleared)
 
-        self._file.write(step)
+        self._file.write(step, durable=False)
 
     def give_up(self, step_id: str, *, marked: bool = False, skipped: str | None = None) -> None:
         """Throw a step away that has changed nothing, with its trash.
@@ -129,15 +141,21 @@ class Journal(Batches):
         )
 
     def marks(self) -> list[str]:
-        """Return the steps whose mark in the home is not needed any more."""
+        """Return the steps whose mark in the home is not needed any more, as `prepare` does."""
+
+        def step(rows: Handle) -> list[str]:
+            rows.run(SQL["settle_marks"])  # what is written is synced, with all before it
+            return self._marked(rows)
+
+        return self._file.write(step) if self._file.read(self._marked) else []
+
+    def _marked(self, rows: Handle) -> list[str]:
         before = self._clock() - _GIVEN_UP_S
-        return self._file.read(
-            lambda rows: [str(step) for (step,) in rows.values(SQL["list_marked"], (before,))]
-        )
+        return [str(step) for (step,) in rows.values(SQL["list_marked"], (before,))]
 
     def unmarked(self, steps: Sequence[str]) -> None:
         """Note that the marks of these steps are deleted."""
-        self._file.write(lambda rows: _clear(rows, steps))
+        self._file.write(lambda rows: _clear(rows, steps), durable=False)
 
 
 def _begin(

@@ -52,5 +52,8 @@ ORDER BY number
 -- name: list_marked
 SELECT id FROM steps WHERE marked AND (state = 'done' OR ended_at < ?) ORDER BY number
 
+-- name: settle_marks
+UPDATE steps SET marked = 2 WHERE marked = 1
+
 -- name: clear_mark
 UPDATE steps SET marked = 0 WHERE id = ?

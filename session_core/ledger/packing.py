@@ -11,19 +11,10 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from session_core.errors import Corrupt
 from session_core.ledger.records import Kept
-
-
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """The pieces of what is kept, where that was packed before."""
-
-    pieces: tuple[bytes, ...]
-
 
 PIECE_BYTES = 1 << 20
 """What is written and read at a time."""

@@ -32,6 +32,8 @@ class Pins:
 
     def all(self) -> frozenset[str]:
         """Return the sessions that are pinned."""
+        if self._find() is None:
+            return frozenset()
         return self._file.read(
             lambda rows: frozenset(str(each) for (each,) in rows.values(SQL["list_pins"]))
         )

@@ -12,7 +12,7 @@ from typing import Any
 from session_core.errors import Conflict, InvalidInput
 from session_core.ledger.batches import add_batch, batch_of
 from session_core.ledger.file import PACKAGE
-from session_core.ledger.records import Batch, Member, Plan
+from session_core.ledger.records import Batch, Half, Member, Plan
 from session_core.ledger.shelf import Shelf, encode, handle_of, missing
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
@@ -103,20 +103,76 @@ class Plans(Shelf):
         """
         self._end(handle, "closed", ("planned", "applying"), None)
 
-    def skip(self, handle: str, members: Iterable[str], why: str) -> None:
-        """Note of members that they are left as they are; what was decided about one stays."""
-        values = [{"plan": handle, "id": member, "why": why} for member in members]
+    def stop(self, handle: str) -> None:
+        """Let no step of a plan begin any more; one that was begun is ended by `end_stopped`.
+
+        Raises:
+            NotFound: there is no such plan.
+            Conflict: it has ended already.
+        """
+
+        def step(rows: Handle) -> None:
+            _require_state(rows, handle, ("planned", "applying"))
+            rows.run(SQL["stop_plan"], (handle,))
+
+        self._file.write(step)
+
+    def stopped(self) -> list[Plan]:
+        """Return the plans that are to be ended: they were stopped, or have run out half-way."""
+        now = self._clock()
+        return self._file.read(
+            lambda rows: [
+                _plan(row, rows.values(SQL["list_members"], (row["handle"],)))
+                for row in rows.rows(SQL["list_stopped"], (now,))
+            ]
+        )
+
+    def end_stopped(self, handle: str, halves: Iterable[str], why: str) -> None:
+        """End a plan that was stopped; what is gone of these members is to be put back.
+
+        Raises:
+            Conflict: it has ended already.
+        """
+        values = [{"plan": handle, "id": each, "why": why, "half": True} for each in halves]
+
+        def step(rows: Handle) -> None:
+            _require_state(rows, handle, ("stopping",))
+            rows.connection.executemany(SQL["skip_member"], values)
+            rows.run(SQL["end_plan"], {"handle": handle, "state": "closed", "result": None})
+
+        self._file.write(step)
+
+    def skip(self, handle: str, members: Iterable[str], why: str, *, half: bool = False) -> None:
+        """Note of members that they are left as they are; what was decided about one stays.
+
+        `half` says that a part of them is gone, which is to be put back.
+        """
+        values = [{"plan": handle, "id": each, "why": why, "half": half} for each in members]
         self._file.write(lambda rows: rows.connection.executemany(SQL["skip_member"], values))
+
+    def is_open(self, handle: str, member: str) -> bool:
+        """Whether a member was not left as it is; no change that is under way is waited for."""
+        return bool(self._beside.read(lambda rows: rows.value(SQL["is_open"], (handle, member))))
+
+    def halves(self) -> list[Half]:
+        """Return what is to be put back of all plans."""
+        found = self._file.read(lambda rows: rows.values(SQL["list_halves"]))
+        return [Half(plan, batch, _member(row)) for plan, batch, *row in found]
+
+    def end_half(self, handle: str, member: str, more: str) -> None:
+        """Note that what was gone of a member was put back; `more` is added to why it was left."""
+        values = {"plan": handle, "id": member, "more": more}
+        self._file.write(lambda rows: rows.run(SQL["end_half"], values))
+
+    def end_halves(self, batch: str) -> None:
+        """Note that a batch was taken back, with all that is gone of its members."""
+        self._file.write(lambda rows: rows.run(SQL["end_halves"], (batch,)))
 
     def _end(self, handle: str, state: str, of: tuple[str, ...], result: Any) -> None:
         values = {"handle": handle, "state": state, "result": encode(result)}
 
         def step(rows: Handle) -> None:
-            found = rows.row(SQL["get_plan"], (handle,))
-            if found is None:
-                raise missing(rows, "plan", handle, SQL["list_names"])
-            if found["state"] not in of:
-                raise Conflict(f"plan {handle} is {found['state']}")
+            _require_state(rows, handle, of)
             rows.run(SQL["end_plan"], values)
 
         self._file.write(step)
@@ -162,6 +218,14 @@ def _add(rows: Handle, plan: Plan) -> None:
     )
 
 
+def _require_state(rows: Handle, handle: str, of: tuple[str, ...]) -> None:
+    found = rows.row(SQL["get_plan"], (handle,))
+    if found is None:
+        raise missing(rows, "plan", handle, SQL["list_names"])
+    if found["state"] not in of:
+        raise Conflict(f"plan {handle} is {found['state']}")
+
+
 def _row(rows: Handle, handle: str, now: float) -> dict[str, Any]:
     found = rows.row(SQL["get_plan"], (handle,))
     if found is None:
@@ -172,15 +236,17 @@ def _row(rows: Handle, handle: str, now: float) -> dict[str, Any]:
     return found
 
 
+def _member(row: Sequence[Any]) -> Member:
+    name, revision, why, step, skipped, half = row
+    return Member(name, json.loads(revision), why, step, skipped, bool(half))
+
+
 def _plan(row: Mapping[str, Any], members: list[tuple[Any, ...]]) -> Plan:
     return Plan(
         handle=row["handle"],
         kind=row["kind"],
         state=row["state"],
-        members=tuple(
-            Member(name, json.loads(revision), why, step, skipped)
-            for name, revision, why, step, skipped in members
-        ),
+        members=tuple(map(_member, members)),
         about=json.loads(row["about"]),
         cutoff=row["cutoff"],
         created_at=row["created_at"],

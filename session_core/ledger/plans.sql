@@ -18,7 +18,7 @@ SELECT * FROM plans WHERE handle = ?
 SELECT handle FROM plans ORDER BY created_at DESC LIMIT 1000
 
 -- name: list_members
-SELECT id, revision, why, step, skipped FROM members WHERE plan = ? ORDER BY position
+SELECT id, revision, why, step, skipped, half FROM members WHERE plan = ? ORDER BY position
 
 -- name: list_results
 SELECT plans.result FROM plans LEFT JOIN batches ON batches.id = plans.batch
@@ -33,9 +33,33 @@ UPDATE plans SET state = 'applying', batch = :batch WHERE handle = :handle
 -- name: end_plan
 UPDATE plans SET state = :state, result = :result WHERE handle = :handle
 
+-- name: stop_plan
+UPDATE plans SET state = CASE state WHEN 'applying' THEN 'stopping' ELSE 'closed' END
+WHERE handle = ?
+
+-- name: list_stopped
+SELECT * FROM plans
+WHERE state = 'stopping' OR (state = 'applying' AND expires_at <= ?) ORDER BY created_at
+
 -- name: skip_member
-UPDATE members SET skipped = :why
+UPDATE members SET skipped = :why, half = :half
 WHERE plan = :plan AND id = :id AND step IS NULL AND skipped IS NULL
+
+-- name: is_open
+SELECT EXISTS (SELECT 1 FROM members
+               WHERE plan = ? AND id = ? AND skipped IS NULL)
+
+-- name: list_halves
+SELECT plans.handle, plans.batch, id, revision, why, step, skipped, half
+FROM members JOIN plans ON plans.handle = members.plan
+WHERE half ORDER BY plans.created_at, position
+
+-- name: end_half
+UPDATE members SET half = 0, skipped = skipped || :more WHERE plan = :plan AND id = :id AND half
+
+-- name: end_halves
+UPDATE members SET half = 0
+WHERE half AND plan IN (SELECT handle FROM plans WHERE batch = ?)
 
 -- name: count_named
 SELECT count(*) FROM members WHERE plan = ? AND id IN (SELECT value FROM json_each(?))

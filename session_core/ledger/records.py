@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-PlanState = Literal["planned", "applying", "finished", "closed"]
+PlanState = Literal["planned", "applying", "stopping", "finished", "closed"]
+"""One that is stopping begins no step any more, and is closed once it is known what it has begun.
+"""
 
 StepState = Literal["writing", "prepared", "done", "never"]
 """Its trash is being written, is durable; the home was changed, or never will be."""
@@ -22,6 +24,8 @@ class Member:
     """The step that changes it, or has changed it."""
     skipped: str | None = None
     """Why it was left as it is."""
+    half: bool = False
+    """Whether a part of it is gone, which is to be put back since it was skipped."""
 
     @property
     def is_open(self) -> bool:
@@ -48,6 +52,20 @@ class Plan:
     def remaining(self) -> tuple[Member, ...]:
         """The members about which nothing was decided yet."""
         return tuple(member for member in self.members if member.is_open)
+
+    @property
+    def halves(self) -> tuple[Member, ...]:
+        """The members that were skipped, and of which a part is still to be put back."""
+        return tuple(member for member in self.members if member.half)
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A member that is to be put back whole, and the batch that has what is gone of it."""
+
+    plan: str
+    batch: str
+    member: Member
 
 
 @dataclass(frozen=True, slots=True)

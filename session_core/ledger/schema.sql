@@ -1,7 +1,7 @@
 -- What the ledger keeps of a home. A file of trash on another disk has the same tables.
 PRAGMA application_id = 1835234163;
 
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 
 CREATE TABLE plans (
     handle TEXT PRIMARY KEY,
@@ -23,12 +23,15 @@ CREATE TABLE members (
     why TEXT NOT NULL,
     step TEXT,
     skipped TEXT,
+    half INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (plan, position)
 ) WITHOUT ROWID;
 
 CREATE UNIQUE INDEX members_by_id ON members (plan, id);
 
 CREATE INDEX members_by_step ON members (step) WHERE step IS NOT NULL;
+
+CREATE INDEX members_half ON members (plan) WHERE half;
 
 CREATE TABLE batches (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -55,6 +55,8 @@ class Shelf:
         self._trash_dir = trash_dir
         self._patience_s = patience_s
         self._file = File(self._find, self._make, patience_s)
+        self._beside = File(self._find, self._make, patience_s)
+        """The same file for looks that another thread's change of it must not hold up."""
         self.pins = Pins(folder)
         """The pins of a home whose sessions have no column for them."""
         self._lock = threading.Lock()
@@ -81,7 +83,7 @@ class Shelf:
 
     def _close(self) -> None:
         self.pins.close()
-        for file in (self._file, *self._elsewhere.values()):
+        for file in (self._file, self._beside, *self._elsewhere.values()):
             file.close()
 
     def _find(self) -> Path | None:

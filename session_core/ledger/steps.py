@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from session_core import processes
 from session_core.errors import Changed, Conflict, InvalidInput, SessionError
 from session_core.isolated import log_fault
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.packing import Packed
 from session_core.ledger.records import Kept, Step
 from session_core.ledger.shelf import encode, new_step_id
 from session_core.state.contract import StateDatabase
@@ -29,8 +29,47 @@ MARK = "mcp_sessions:done:"
 
 _NEVER = "never"
 
-_running: set[str] = set()
+
+class Prepared:
+    """A step whose trash is durable, for as long as somebody has it in hand; then `resume` does."""
+
+    def __init__(self, step_id: str) -> None:
+        self.id = step_id
+        self.cleared: Sequence[str] = ()
+        """The steps whose marks in the home go with it."""
+
+
+_running: WeakValueDictionary[str, Prepared] = WeakValueDictionary()
 """The steps of this process that are under way."""
+
+
+def prepare(
+    ledger: Ledger,
+    batch: str,
+    kept: Iterable[Kept],
+    members: Sequence[str] = (),
+    undoes: str | None = None,
+) -> Prepared:
+    """Keep what would undo a step; that may be before the step ahead of it is done.
+
+    Raises:
+        Conflict: somebody else has one of the members, or undoes the same step.
+    """
+    step = Prepared(new_step_id())
+    _running[step.id] = step
+    try:
+        step.cleared = ledger.prepare(step.id, batch, kept, members=members, undoes=undoes)
+    except BaseException:
+        _running.pop(step.id, None)
+        raise
+    return step
+
+
+def throw_away(ledger: Ledger, step: Prepared) -> None:
+    """Give up a step that was prepared and has not begun."""
+    with suppress(SessionError):  # then `resume` does
+        ledger.give_up(step.id)
+    _running.pop(step.id, None)
 
 
 def run_step(
@@ -38,7 +77,7 @@ def run_step(
     ledger: Ledger,
     batch: str,
     *,
-    before: Callable[[StateDatabase], Iterable[Kept] | Packed],
+    before: Callable[[StateDatabase], Iterable[Kept] | Prepared],
     change: Callable[[StateDatabase], R],
     members: Sequence[str] = (),
     undoes: str | None = None,
@@ -61,18 +100,17 @@ def run_step(
     ledger.check_home(db)
     if db.in_transaction:
         raise InvalidInput("a step is a transaction of its own; end the one that is open")
-    step_id = new_step_id()
+    kept = before(db)
+    step = kept if isinstance(kept, Prepared) else prepare(ledger, batch, kept, members, undoes)
+    step_id = step.id
     try:
-        _running.add(step_id)
-        ledger.prepare(step_id, batch, before(db), members=members, undoes=undoes)
-        cleared = ledger.marks()
         committing = False
         try:
             with within(), db.transaction():
                 _check_not_given_up(db, step_id)
                 result = change(db)
                 db.set_meta(MARK + step_id, encode([result]))
-                _delete_marks(db, cleared)
+                _delete_marks(db, step.cleared)
                 committing = True
         except BaseException as error:
             done = _settle_failed(db, ledger, step_id, error, committing=committing)
@@ -81,9 +119,9 @@ def run_step(
             log_fault(f"step {step_id} was done, and then something failed", error)
         else:
             with noting(f"step {step_id}"):
-                ledger.done(step_id, result, cleared=cleared)
+                ledger.done(step_id, result, cleared=step.cleared)
     finally:
-        _running.discard(step_id)
+        _running.pop(step_id, None)
     return result
 
 

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from session_core.compression.applied import COMPRESS
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -57,12 +59,18 @@ class Preview:
             "planned",
             plan.handle,
             plan.expires_at,
-            len(plan.members),
+            _count(plan),
             tuple(Item(*each) for each in items[:MOST_ITEMS]),
             about.get("protected", {}),
             Bytes(**about.get("bytes", {})),
             tuple(about.get("warnings", ())),
         )
+
+
+def _count(plan: Plan) -> int:
+    """Return how many things a plan is about: of a compression those are messages."""
+    about = plan.about
+    return about["end"] - about["start"] if plan.kind == COMPRESS else len(plan.members)
 
 
 def said(

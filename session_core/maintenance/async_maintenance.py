@@ -1,7 +1,8 @@
 """`AsyncMaintenance`: the same maintenance for coroutines, each call in a thread of its own.
 
 It holds no logic: each name below is the method of that name. What was begun is finished even if
-its task is cancelled; `stop` ends an `apply` between two steps.
+its task is cancelled; `stop` ends an `apply` or a `restore` between two steps. That and `progress`
+are called in the thread of the work.
 """
 
 from __future__ import annotations

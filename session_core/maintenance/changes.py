@@ -23,6 +23,11 @@ class Change:
     before: Mapping[str, Any]
     after: Mapping[str, Any]
 
+    @property
+    def name(self) -> str:
+        """By which name its row is told."""
+        return ", ".join(map(str, self.key.values()))
+
     def write(self, db: StateDatabase) -> None:
         """Write what they become.
 

@@ -1,58 +1,27 @@
-"""What a step has kept, sorted, and what of it a restore has left in the trash for another try."""
+"""What a step has kept, sorted, and parted by whose it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.ledger.records import Kept
-from session_core.maintenance import files
+from session_core.maintenance import files, orphans
 from session_core.maintenance.changes import CHANGE, Change
 from session_core.maintenance.edits import PIN
-from session_core.maintenance.removal import IMAGES, OF
+from session_core.maintenance.left import Left
 from session_core.maintenance.rerouting import ROUTE
+from session_core.maintenance.taken import IMAGES, OF
 from session_core.models import Images, Raw
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _MINE = frozenset({IMAGES, OF, CHANGE, ROUTE, PIN, files.FILE, files.PIECE})
 
-SESSIONS = "sessions"
+SESSIONS, PARENT = "sessions", "parent_session_id"
 
-
-@dataclass(slots=True)
-class Left:
-    """What did not fit; another restore tries exactly this once more."""
-
-    sessions: dict[str, bool] = field(default_factory=dict)
-    """Of which rows were refused, and whether their own row was put back."""
-    columns: list[list[str]] = field(default_factory=list)
-    """Sessions that were put back without the value of a column."""
-    changes: dict[str, str] = field(default_factory=dict)
-    """By place in the trash, whose row it is."""
-    routes: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    rest: bool = False
-    """Rows that belong to no session."""
-
-    @classmethod
-    def of(cls, result: Any) -> Self | None:
-        """Return what was left by a restore that came to this, None where nothing was."""
-        found = result.get("left") if isinstance(result, Mapping) else None
-        return cls(**found) if found else None
-
-    def stored(self) -> dict[str, Any] | None:
-        """Return it as JSON, None where nothing is left."""
-        return asdict(self) if self != type(self)() else None
-
-    def names(self) -> set[str]:
-        """Return what was not put back at all."""
-        names = (PurePath(each).name for each in self.files)
-        return {*self.sessions, *self.changes.values(), *self.routes, *self.files, *names}
+_OWNERS = ("session_id", "conversation_id")
 
 
 @dataclass(slots=True)
@@ -66,7 +35,8 @@ class Contents:
     routes: list[Mapping[str, Any]] = field(default_factory=list)
     pins: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     """What they were, and what they became."""
-    has_files: bool = False
+    files: list[str] = field(default_factory=list)
+    """By their names in the trash."""
     lost: list[str] = field(default_factory=list)
     """Files in whose place there is another one."""
 
@@ -98,7 +68,8 @@ class Contents:
         elif one.what == PIN and tried is None:
             after = one.value["after"]
             self.pins |= {k: (was, after[k]) for k, was in one.value["before"].items()}
-        self.has_files |= one.what == files.FILE and self.wants_file(one.value["name"])
+        elif one.what == files.FILE and self.wants_file(one.value["name"]):
+            self.files.append(one.value["name"])
 
     def wants_file(self, name: str) -> bool:
         """Whether a file is still to be put back."""
@@ -113,6 +84,40 @@ class Contents:
             and change.before.get("ended_at") is not None
             and change.after.get("ended_at", 0) is None
         }
+
+    def parted(self, ids: Collection[str]) -> tuple[Left, Left]:
+        """Return what is still to be put back: of these sessions, and of all others."""
+        left = self.tried or self._whole()
+        names = orphans.Names({*left.sessions, *ids})
+
+        def is_theirs(kind: str, name: str) -> bool:
+            if kind == "change":
+                change = self.changes[name]
+                return change.key.get("id") in ids or change.before.get(PARENT) in ids
+            if kind == "file":
+                return names.owner_of(PurePath(name).name) in ids
+            return kind == "session" and name in ids
+
+        theirs = left.where(is_theirs, rest=False)
+        return theirs, left.where(lambda kind, name: not is_theirs(kind, name), rest=True)
+
+    def _whole(self) -> Left:
+        """Return all of it."""
+        owned = [(image, owner_of(image)) for image in self.images]
+        ids = [row[at] for image, at in owned if at is not None for row in image.rows]
+        return Left(
+            sessions=dict.fromkeys([*map(str, ids), *self.of], False),
+            changes={place: each.name for place, each in self.changes.items()},
+            routes=[each["key"] for each in self.routes],
+            files=list(self.files),
+            rest=any(at is None and not image.shared for image, at in owned),
+        )
+
+
+def owner_of(image: Images) -> int | None:
+    """Return which column of an image says whose its rows are."""
+    names = ("id",) if image.table == SESSIONS else _OWNERS
+    return next((at for at, name in enumerate(image.columns) if name in names), None)
 
 
 def _unpacked(value: Any) -> Any:

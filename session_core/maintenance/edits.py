@@ -117,6 +117,8 @@ class Edits:
         self._pins.set({each: not was for each, was in looked.pins.items()})
         clear_marks(self._db, self._ledger)
         asked = {name: value for name, value in asdict(edit).items() if value is not None}
+        if edit.title is not None:
+            asked["title"] = True  # what a transcript says is no business of a log
         counts = {"session": session_id, **asked, "rows": len(looked.changes) + len(looked.pins)}
         with noting(f"an edit of {session_id}"):
             self._ledger.audit(self._client, WHAT, None, counts)

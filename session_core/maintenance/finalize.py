@@ -17,7 +17,7 @@ from session_core.errors import Changed
 from session_core.hooks import Hooks
 from session_core.ledger.records import Kept, Member
 from session_core.ledger.steps import noting
-from session_core.maintenance import present, rerouting
+from session_core.maintenance import recheck, rerouting
 from session_core.maintenance.changes import Change
 from session_core.maintenance.members import Again, Group, Outdated, Piece, Progress
 from session_core.maintenance.records import Why
@@ -99,7 +99,7 @@ class Finalize:
         )
 
     def _take(self, group: Group, taken: _Taken, there: Alive) -> None:
-        present.require_unchanged(
+        recheck.require_unchanged(
             self._db, group, group.sessions, self._progress, there, removed=False, but=self._but
         )
         chats = self._chats(group, there) if self._but else {}
@@ -157,9 +157,9 @@ class Finalize:
 
     def _change(self, taken: _Taken, there: Alive, db: StateDatabase) -> dict[str, Any]:
         """End what was taken, if it still is what it was."""
-        present.require_nobody_came(db, taken.whose, there, self._pinned(), but=self._but)
+        recheck.require_nobody_came(db, taken.whose, there, self._pinned(), but=self._but)
         for session_id, expected in taken.expected.items():
-            present.require_revision(db, taken.whose[session_id], session_id, expected)
+            recheck.require_revision(db, taken.whose[session_id], session_id, expected)
         try:
             for change in taken.changes:
                 change.write(db)

@@ -26,13 +26,6 @@ Choose = Callable[[Scene, Wanted], Selection[Chosen]]
 
 _KINDS: tuple[tuple[Wanted, str, str, Choose], ...] = (
     (
-        Wanted("sessions"),
-        "old_sessions",
-        "conversations that ended and were not active for 90 days",
-        selection.old_sessions,
-    ),
-    (Wanted("ghosts"), "ghosts", "empty sessions", ghosts.ghosts),
-    (
         Wanted("abandoned", "finalize"),
         "abandoned",
         "conversations that never ended and were not active for 30 days",
@@ -50,7 +43,15 @@ _KINDS: tuple[tuple[Wanted, str, str, Choose], ...] = (
         "sessions of chats that their policy has ended",
         selection.expired,
     ),
+    (
+        Wanted("sessions"),
+        "old_sessions",
+        "conversations that ended and were not active for 90 days",
+        selection.old_sessions,
+    ),
+    (Wanted("ghosts"), "ghosts", "empty sessions", ghosts.ghosts),
 )
+"""What ends something comes first: it may be old enough to go, and a second round is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,13 @@ def of_rows(seen: Seen) -> Iterator[Found]:
     yield from _some(_ORPHANS("broken_parents", broken, "sessions whose parent is not there"))
     circles = len(conversations.cycles)
     yield from _some(_ORPHANS("cycles", circles, "circles of sessions, each the next one's parent"))
-    yield from _some(Found("duplicate_titles", doubled, "titles that several sessions have"))
+    yield from _some(
+        Found(
+            "duplicate_titles",
+            doubled,
+            "titles of several sessions; an edit gives one another",
+        )
+    )
     yield from _some(
         Found("drifted_counters", drifted, "sessions whose counter is not what their rows say")
     )

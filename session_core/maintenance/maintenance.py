@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core.compression.applied import UNDO
-from session_core.compression.compressor import Compressor
 from session_core.compression.records import Undone, UndoPlanned
-from session_core.errors import InvalidInput
+from session_core.errors import Corrupt, InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.marks import keep_marks
 from session_core.ledger.records import Audited, Batch
 from session_core.maintenance import health, reclaim, trash
 from session_core.maintenance.answers import (
@@ -25,16 +24,12 @@ from session_core.maintenance.answers import (
     Restored,
     StopFn,
 )
-from session_core.maintenance.edits import Edit, Edited, Edits
-from session_core.maintenance.exporting import CountFn, Exported, Exporting, Form
+from session_core.maintenance.compressions import Compressions
+from session_core.maintenance.edits import Edit, Edited
+from session_core.maintenance.exporting import CountFn, Exported, Form
 from session_core.maintenance.imported import Imported
-from session_core.maintenance.importing import Importing
-from session_core.maintenance.planner import Planner
-from session_core.maintenance.reclaim import Reclaim
+from session_core.maintenance.parts import Parts
 from session_core.maintenance.records import Health, Wanted
-from session_core.maintenance.restoring import Restoring
-from session_core.maintenance.runner import Runner
-from session_core.maintenance.trash import Trash
 from session_core.models import Page
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
@@ -53,7 +48,9 @@ class Maintenance:
 
     Nothing is removed, ended or rewritten but by a plan that was applied or by an edit, and both
     are taken back by `restore`. Without a `store` the routes are those of the home's own session
-    store, which is closed with this. Instances are safe to share between threads.
+    store, which is closed with this. Instances are safe to share between threads. Of a damaged
+    home health, plans, batches and the log can be read; what would change it is refused until it
+    is mended.
 
     Raises:
         InvalidInput: the ledger is that of another home.
@@ -69,40 +66,15 @@ class Maintenance:
         client: str = "library",
         clock: Callable[[], float] = time.time,
     ) -> None:
-        ledger.check_home(db)
         self._db = db
         self._ledger = ledger
-        self._client = client
+        self._store = store
         self._clock = clock
-        self._hooks = hooks or (store.hooks if store is not None else None) or Hooks()
-        self._own_store = _store_of(db, self._hooks) if store is None else None
-        self._store = store or self._own_store
-        pinned = ledger.pins.all
-        self._planner = Planner(db, ledger, self._store, clock=clock, pinned=pinned)
-        self._runner = Runner(
-            db,
-            ledger,
-            self._store,
-            self._hooks,
-            self._planner,
-            client=client,
-            clock=clock,
-            pinned=pinned,
-        )
-        self._trash = Trash(ledger, client=client, clock=clock)
-        self._reclaim = Reclaim(db, ledger, client=client, clock=clock)
-        self._restoring = Restoring(
-            db,
-            ledger,
-            self._store,
-            self._hooks,
-            client=client,
-            take_up=self._runner.take_up,
-            gather=self._runner.gather,
-        )
-        self._edits = Edits(db, ledger, client=client, take_up=self._runner.take_up)
-        self._exporting = Exporting(db, ledger, client=client)
-        self._importing = Importing(db, ledger, client=client)
+        self._make = partial(Parts, db, ledger, store, hooks, client=client, clock=clock)
+        self._parts: Parts | None = None
+        self._lock = threading.Lock()
+        with suppress(Corrupt):  # the report says so, and what changes something
+            self._whole()
 
     def __enter__(self) -> Self:
         return self
@@ -117,12 +89,13 @@ class Maintenance:
 
     def close(self) -> None:
         """Close the session store that was made here, and nothing that was given."""
-        if self._own_store is not None:
-            self._own_store.close()
+        if self._parts is not None:
+            self._parts.close()
 
     def health(self, *, deep: bool = False) -> Health:
         """Return the report on the home; `deep` counts every page, and checks it and the index."""
-        return health.examine(self._db, self._ledger, self._store, self._clock(), deep=deep)
+        store = self._store if self._parts is None else self._parts.store
+        return health.examine(self._db, self._ledger, store, self._clock(), deep=deep)
 
     def plan(self, wanted: Wanted) -> Preview:
         """Record what would be changed, and say what and why, and what is protected.
@@ -131,11 +104,12 @@ class Maintenance:
             InvalidInput: there is no such kind of plan, or it makes no sense.
             NotFound: one of the sessions that are named is not there.
         """
+        parts = self._whole()
         if wanted.kind == trash.KIND:
-            return self._trash.plan(wanted.older_than_days)
+            return parts.trash.plan(wanted.older_than_days)
         if wanted.kind == reclaim.KIND:
-            return self._reclaim.plan()
-        return self._planner.plan(wanted)
+            return parts.reclaim.plan()
+        return parts.planner.plan(wanted)
 
     def planned(self, plan: str) -> Preview:
         """Return once more what a plan said when it was made.
@@ -149,11 +123,19 @@ class Maintenance:
     def decline(self, plan: str) -> None:
         """End a plan that is not wanted; what was done of it stays, and its batch takes it back.
 
+        A conversation of which only a part was removed is put back whole.
+
         Raises:
             NotFound: there is no such plan.
             Conflict: it has ended, or run out.
+            Busy: somebody applies it at this moment, and takes long.
         """
-        self._ledger.close_plan(plan)
+        if "wanted" in self._ledger.plan(plan).about:
+            runner = self._whole().runner
+            runner.stop(plan)
+            runner.take_up()
+        else:
+            self._ledger.close_plan(plan)
 
     def apply(
         self,
@@ -166,7 +148,9 @@ class Maintenance:
         """Do what was planned, or go on with it; what has changed since is left, and said.
 
         At least until the first step is done, at most for so many seconds and until `stop` says
-        yes between two steps. A plan that was applied answers what it came to, and changes nothing.
+        yes between two steps; the same call goes on. `progress` is told twice a second what was
+        done so far. A plan that was applied answers what it came to, and changes nothing. What
+        compression has done is taken back in one step, which neither is asked about.
 
         Raises:
             NotFound: there is no such plan.
@@ -176,15 +160,15 @@ class Maintenance:
         """
         if for_s < 0:
             raise InvalidInput(f"for_s is {for_s}; 0 or more")
+        parts = self._whole()
         kind = self._ledger.plan(plan).kind
-        if kind == UNDO:
-            with self._compressor() as compressor:
-                return compressor.apply_undo(plan)
+        if kind == Compressions.KIND:
+            return parts.compressions.apply(plan)
         if kind == trash.KIND:
-            return self._trash.apply(plan, for_s=for_s, progress=progress, stop=stop)
+            return parts.trash.apply(plan, for_s=for_s, progress=progress, stop=stop)
         if kind == reclaim.KIND:
-            return self._reclaim.apply(plan, for_s=for_s, progress=progress, stop=stop)
-        return self._runner.apply(plan, for_s, progress, stop)
+            return parts.reclaim.apply(plan, for_s=for_s, progress=progress, stop=stop)
+        return parts.runner.apply(plan, for_s, progress, stop)
 
     def restore(
         self,
@@ -207,11 +191,13 @@ class Maintenance:
             Corrupt: its trash is damaged.
             Busy: somebody applies its plan at this moment, and takes long.
         """
-        if self._is_compression(batch):
-            with self._compressor() as compressor:
-                return compressor.undo(batch)
-        self._runner.note(self._ledger.batch(batch))
-        return self._restoring.restore(batch, for_s, progress, stop)
+        parts = self._whole()
+        if parts.compressions.have(batch):
+            return parts.compressions.undo(batch)
+        found = self._ledger.batch(batch)
+        parts.runner.note(found)
+        parts.runner.take_up(but=found.plan)
+        return parts.runner.restoring.restore(batch, for_s, progress, stop)
 
     def edit(
         self,
@@ -233,7 +219,7 @@ class Maintenance:
             Unsupported: this home has no column for it.
             Changed: somebody else changes it all the time.
         """
-        return self._edits.edit(session_id, Edit(title, archived, pinned, reopen))
+        return self._whole().edits.edit(session_id, Edit(title, archived, pinned, reopen))
 
     def export(
         self,
@@ -253,10 +239,11 @@ class Maintenance:
             NotFound: one of them is not there.
             Conflict: there is a file of that name; it stays as it is.
         """
+        exporting = self._whole().exporting
         write = (
-            partial(self._exporting.write_file, to)
+            partial(exporting.write_file, to)
             if isinstance(to, Path)
-            else partial(self._exporting.write, to)
+            else partial(exporting.write, to)
         )
         return write(sessions, form=form, whole=whole, progress=progress)
 
@@ -276,35 +263,22 @@ class Maintenance:
         Raises:
             NotFound: there is no such file.
         """
-        return self._importing.read_file(path, progress=progress, stop=stop)
+        return self._whole().importing.read_file(path, progress=progress, stop=stop)
 
     def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
         """List what can be taken back, and what was, newest first."""
-        return self._trash.batches(limit, cursor)
+        return self._ledger.batches(limit, cursor)
 
     def log(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
         """List who has changed what, newest first."""
         return self._ledger.audited(limit, cursor)
 
-    def _is_compression(self, batch: str) -> bool:
-        self._ledger.batch(batch)
-        steps = self._ledger.steps(batch)
-        return any(isinstance(s.result, dict) and "compressed" in s.result for s in steps)
+    def _whole(self) -> Parts:
+        """Return its parts, which a damaged home has none of until it is mended.
 
-    def _compressor(self) -> Compressor:
-        return Compressor(
-            self._db,
-            self._ledger,
-            store=self._store,
-            hooks=self._hooks,
-            client=self._client,
-            clock=self._clock,
-        )
-
-
-def _store_of(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
-    if db.folder is None:
-        return None
-    store = SessionStore.open(db.folder, db, hooks=hooks)
-    keep_marks(store, db)
-    return store
+        Raises:
+            Corrupt: it is damaged.
+        """
+        with self._lock:
+            self._parts = self._parts or self._make()
+            return self._parts

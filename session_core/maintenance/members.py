@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from session_core.errors import Conflict
-from session_core.ledger.packing import Packed
 from session_core.ledger.records import Kept, Member, Plan
+from session_core.ledger.steps import Prepared
 from session_core.maintenance.records import Chosen
 from session_core.models import Revision
 from session_core.state.contract import StateDatabase
@@ -64,9 +64,7 @@ class Progress:
 
     def has_begun(self, member: Member) -> bool:
         """Whether a part of a member is gone."""
-        noted = member.revision
-        ids = set(noted.get("sessions", ())) if isinstance(noted, dict) else set()
-        return not ids.isdisjoint({*self.after, *self.gone})
+        return not sessions_of(member).isdisjoint({*self.after, *self.gone})
 
     def expected(self, group: Group, session_id: str) -> Revision:
         """Return at which revision a session is to be."""
@@ -78,7 +76,7 @@ class Piece:
     """What one step does: the members that are done with it, and what undoes it."""
 
     members: tuple[str, ...]
-    kept: Iterable[Kept] | Packed
+    kept: Iterable[Kept] | Prepared
     change: Callable[[StateDatabase], dict[str, Any]]
     """Raises `Outdated` where one of them is not as it was planned."""
     within: Within = nullcontext
@@ -160,6 +158,12 @@ def part_of(member: Member | str) -> str:
 def name_of(member: Member | str) -> str:
     """Return the name of a member as it is told."""
     return (member if isinstance(member, str) else member.id).partition("/")[2]
+
+
+def sessions_of(member: Member) -> frozenset[str]:
+    """Return the sessions that go or end with a member."""
+    noted = member.revision
+    return frozenset(noted.get("sessions", ())) if isinstance(noted, dict) else frozenset()
 
 
 def of_part(plan: Plan, part: Part) -> list[Member]:

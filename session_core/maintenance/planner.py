@@ -31,13 +31,12 @@ class Planner:
         store: SessionStore | None,
         *,
         clock: Callable[[], float],
-        pinned: Callable[[], Collection[str]],
     ) -> None:
         self._db = db
         self._ledger = ledger
         self._store = store
         self._clock = clock
-        self._pinned = pinned
+        self._pinned = ledger.pins.all
 
     def plan(self, wanted: Wanted) -> Preview:
         """Record what would be changed."""

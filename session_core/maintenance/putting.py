@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from session_core.errors import Changed
-from session_core.maintenance.contents import SESSIONS, Contents, Left
+from session_core.maintenance.contents import PARENT, SESSIONS, Contents, owner_of
+from session_core.maintenance.left import Left
 from session_core.models import Images, Misfit
 from session_core.state.contract import StateDatabase
 
 Unfits = list[tuple[str, str]]
 
-_OWNERS = ("session_id", "conversation_id")
-
-_TITLE, _PARENT = "title", "parent_session_id"
+_TITLE = "title"
 
 _TAKEN = "that session is another one by now"
 
@@ -58,7 +57,7 @@ class Rows:
         self._left.columns += [
             [str(each.key[0]), each.column]
             for each in put.emptied
-            if each.column in (_TITLE, _PARENT)
+            if each.column in (_TITLE, PARENT)
         ]
         for misfit in more.refused:
             self._leave(misfit, rest)
@@ -129,7 +128,7 @@ class Rows:
         """Note whose row was refused."""
         for image in images:
             if image.table == misfit.table:
-                owner = _owner(image)
+                owner = owner_of(image)
                 for row in image.rows:
                     if all(value in row for value in misfit.key):
                         if owner is None:
@@ -151,14 +150,9 @@ def _began(images: Iterable[Images]) -> Iterator[tuple[str, Any]]:
             yield from ((row[place], row[at]) for row in image.rows)
 
 
-def _owner(image: Images) -> int | None:
-    names = ("id",) if image.table == SESSIONS else _OWNERS
-    return next((at for at, name in enumerate(image.columns) if name in names), None)
-
-
 def _only(image: Images, wanted: Collection[Any], *, rest: bool = False) -> Images:
     """Return an image with the rows that belong to some sessions, or to none."""
-    place = _owner(image)
+    place = owner_of(image)
     if place is None:
         return image if rest or image.shared else _with(image, ())
     return _with(image, tuple(row for row in image.rows if row[place] in wanted))
@@ -166,7 +160,7 @@ def _only(image: Images, wanted: Collection[Any], *, rest: bool = False) -> Imag
 
 def _without(image: Images, strangers: Collection[Any]) -> Images:
     """Return an image without the rows that belong to sessions of others."""
-    place = _owner(image)
+    place = owner_of(image)
     if place is None or not strangers:
         return image
     return _with(image, tuple(row for row in image.rows if row[place] not in strangers))

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from session_core import alive
-from session_core.errors import Busy, InvalidInput, StorageFull
+from session_core.errors import Busy, StorageFull
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Member
 from session_core.ledger.steps import noting
 from session_core.maintenance.answers import Applied, Bytes, Item, Preview, ProgressFn, StopFn, said
+from session_core.maintenance.beginning import begin
 from session_core.models import Sizes
 from session_core.state.contract import StateDatabase
 
@@ -139,12 +140,9 @@ class Reclaim:
             NotFound: there is no such plan.
             Conflict: it has ended, or run out.
         """
-        plan = self._ledger.plan(handle)
-        if plan.kind != KIND:
-            raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
-        if plan.state == "finished":
-            return Applied.of(plan.result)
-        self._ledger.begin(handle)
+        plan = begin(self._ledger, handle, KIND)
+        if isinstance(plan, Applied):
+            return plan
         partial = Applied("partial", handle, None, 0, 0, (), 1)
 
         def tell() -> None:

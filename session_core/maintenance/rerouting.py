@@ -15,8 +15,8 @@ from session_core.ledger.steps import noting
 from session_core.maintenance import routes
 from session_core.maintenance.members import Outdated, Piece
 from session_core.maintenance.records import WHY_PROTECTED
-from session_core.maintenance.removal import IMAGES
 from session_core.maintenance.scene import Scene
+from session_core.maintenance.taken import IMAGES
 from session_core.models import Images
 from session_core.routing.entries import SessionEntry
 from session_core.routing.mirror import Mirror

@@ -17,7 +17,7 @@ from session_core.ledger.records import Kept, Member
 from session_core.maintenance import orphans, unlinking
 from session_core.maintenance.changes import Change
 from session_core.maintenance.members import Again, Outdated, Piece, name_of
-from session_core.maintenance.removal import IMAGES, size_of
+from session_core.maintenance.taken import IMAGES, size_of
 from session_core.maintenance.unlinking import Head
 from session_core.models import Images
 from session_core.state.contract import StateDatabase

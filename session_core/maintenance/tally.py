@@ -9,7 +9,7 @@ from typing import Any
 from session_core.ledger.records import Batch, Member, Step
 from session_core.maintenance import members
 from session_core.maintenance.answers import Restored, Unfit
-from session_core.maintenance.contents import Left
+from session_core.maintenance.left import Left, is_new
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Tally:
         """Note what has become of a step."""
         self.rows += result["rows"]
         self.unfit += [Unfit(*each) for each in result["unfit"]]
-        self.left -= tried is None
+        self.left -= is_new(tried)
         left = Left.of(result)
         wanted = None if tried is None else {*tried.names(), *(each for each, _ in tried.columns)}
         own = [each for each in step.members if members.part_of(each) != "index"]

@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Member, Plan
 from session_core.ledger.steps import noting
 from session_core.maintenance import wording
 from session_core.maintenance.answers import Applied, Bytes, Item, Preview, ProgressFn, StopFn, said
-from session_core.models import Page
+from session_core.maintenance.beginning import begin
 
 KIND = "prune trash"
 
@@ -40,10 +39,6 @@ class Trash:
         self._client = client
         self._clock = clock
         self._monotonic = monotonic
-
-    def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
-        """List what can be brought back, newest first."""
-        return self._ledger.batches(limit, cursor)
 
     def plan(self, older_than_days: float | None = None) -> Preview:
         """Plan to empty what has expired, or the batches that are so old; 0 days is all of them."""
@@ -74,12 +69,9 @@ class Trash:
             NotFound: there is no such plan.
             Conflict: it has ended, or run out.
         """
-        plan = self._ledger.plan(handle)
-        if plan.kind != KIND:
-            raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
-        if plan.state == "finished":
-            return Applied.of(plan.result)
-        self._ledger.begin(handle)
+        plan = begin(self._ledger, handle, KIND)
+        if isinstance(plan, Applied):
+            return plan
         until = self._monotonic() + for_s
         self._ledger.empty(batches=[])  # the rest of what was emptied when a process died
         for batch in self._left(plan):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from session_core.errors import Changed, Denied, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept, Step
 from session_core.ledger.steps import noting
-from session_core.maintenance import files
+from session_core.maintenance import files, orphans
+from session_core.maintenance.left import Left
 from session_core.maintenance.members import Outdated
 
 NAMES = "names"
@@ -47,17 +48,27 @@ def remove(heads: Iterable[Head], home: Path, store: Path | None = None) -> None
 
 
 def finish(ledger: Ledger, step: Step, home: Path, store: Path | None = None) -> None:
-    """Delete what a step has kept that was cut short behind its commit."""
-    if (step.result or {}).get("files"):
+    """Delete what a step has kept that was cut short behind its commit, but what came back."""
+    if not (step.result or {}).get("files"):
+        return
+    with noting(f"that the files of step {step.id} are deleted"):
+        left = Left.of(ledger.tried(step.id))
         kept = (each.value for each in ledger.trash(step.id) if each.what == files.FILE)
-        remove(list(kept), home, store)
+        gone = [head for head in kept if left is None or head["name"] in left.files]
+        remove(gone, home, store)
 
 
-def staying(steps: Iterable[Step], folder: Path) -> list[str]:
-    """Return warnings of the files of what steps have removed that are still there."""
+def staying(steps: Iterable[Step], folder: Path, but: Collection[str]) -> list[str]:
+    """Return warnings of the files of what steps have removed that are still there.
+
+    Those of some sessions may be there.
+    """
+    owners = orphans.Names(but)
     results = (step.result for step in steps if isinstance(step.result, dict))
     names = [name for result in results for name in result.get(NAMES, ())]
-    found = [name for name in names if _is_there(folder / name)]
+    found = [
+        name for name in names if _is_there(folder / name) and owners.owner_of(name) not in but
+    ]
     said = [
         f"{name} of a session that was removed is still there: it is a link, a database or no "
         "ordinary file, could not be deleted, or was written just then"

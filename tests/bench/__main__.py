@@ -20,12 +20,12 @@ from pathlib import Path
 
 from session_core import driver
 from session_core.errors import Unsupported
-from tests.bench import beside, build, maintained, retention, rows, shapes, working_sessions
+from tests.bench import beside, build, maintained, retention, rows, shapes, wire, working_sessions
 from tests.bench.text import Writer
 
 ROWS = (
     *("list", "cold", "read", "search", "tokens", "questions"),
-    *("append", "size", "routes", "retention", "maintenance"),
+    *("append", "size", "routes", "retention", "maintenance", "wire"),
 )
 ROUTES = {
     False: {
@@ -119,7 +119,7 @@ class Bench:
         print(f"{missed} targets missed; took {time.perf_counter() - self._began:.0f} s")
 
     def _rows(self) -> Iterator[rows.Row]:
-        if set(self.names) - {"append", "routes", "retention", "maintenance"}:
+        if set(self.names) - {"append", "routes", "retention", "maintenance", "wire"}:
             for shape in shapes.SHAPES[self.quick]:
                 yield from self._shape_rows(shape)
         if "append" in self.names:
@@ -130,6 +130,13 @@ class Bench:
             yield from self._retention_rows()
         if "maintenance" in self.names:
             yield from maintained.rows(self.folder, quick=self.quick, driver_name=self.driver)
+        if "wire" in self.names:
+            yield from self._wire_rows()
+
+    def _wire_rows(self) -> Iterator[rows.Row]:
+        for shape in shapes.SHAPES[self.quick]:
+            for kind in ("hermes", "own"):
+                yield from wire.rows_of(self.folder, self._build(shape, kind), quick=self.quick)
 
     def _shape_rows(self, shape: shapes.Shape) -> Iterator[rows.Row]:
         hermes, own = (self._build(shape, kind) for kind in ("hermes", "own"))

@@ -40,7 +40,12 @@ def run_openai(home: Path, job: dict[str, Any]) -> dict[str, Any]:
 
 def run_ours(home: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Run a job on this library; `job["driver"]` says with which SQLite."""
-    return _start_ours("on_ours.py", home, job)()
+    return start_ours(home, job)()
+
+
+def start_ours(home: Path, job: dict[str, Any]) -> Answering:
+    """Start a job on this library; what is returned waits for its answer."""
+    return _start_ours("on_ours.py", home, job)
 
 
 def start_maintenance(home: Path, job: dict[str, Any]) -> Answering:

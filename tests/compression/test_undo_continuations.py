@@ -184,10 +184,11 @@ def test_whoever_comes_while_the_trash_is_written_is_seen(chat: Chat) -> None:
     class Slow(Ledger):
         """A ledger in which somebody comes while a step is prepared."""
 
-        def prepare(self, *args: Any, **options: Any) -> None:
+        def prepare(self, *args: Any, **options: Any) -> list[str]:
             """Let him come."""
-            super().prepare(*args, **options)
+            marked = super().prepare(*args, **options)
             chat.lease(done.session_id)
+            return marked
 
     before = chat.whole()
     with Slow(StateFolder(chat.db.path, root=chat.state), clock=chat.clock) as ledger:

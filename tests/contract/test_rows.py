@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -72,6 +73,27 @@ def test_routing_rows_are_put_back_as_they_were(db: StateDatabase) -> None:
     assert db.routing_rows("s") == rows
     with pytest.raises(InvalidInput):
         db.put_routing_row({**rows[0], "no_such_column": 1})
+
+
+def test_where_routes_lead_is_seen_as_it_is_inside_of_a_transaction(db: StateDatabase) -> None:
+    if not db.has_routing:
+        return
+    elsewhere = ENTRY.replace('"s"', '"t"')
+    with suppress(ZeroDivisionError), db.transaction():
+        assert db.routing_rows("s") == []
+        db.save_gateway_routing_entry("k", ENTRY, expect=None)
+        assert len(db.routing_rows("s", "t")) == 1
+        raise ZeroDivisionError
+    with db.transaction():
+        assert db.routing_rows("s") == []
+        db.save_gateway_routing_entry("k", ENTRY, expect=None)
+        (row,) = db.routing_rows("s")
+        db.change_row("gateway_routing", {"session_key": "k"}, {}, {"entry_json": elsewhere})
+        assert (db.routing_rows("s"), len(db.routing_rows("t"))) == ([], 1)
+        db.put_routing_row(row)
+        assert (db.routing_rows("s"), db.routing_rows("t")) == ([row], [])
+        db.delete_gateway_routing_entries({"k": ENTRY})
+        assert db.routing_rows("s") == []
 
 
 def test_fields_are_put_back_to_what_they_were(db: StateDatabase) -> None:

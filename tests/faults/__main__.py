@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core.driver import Choice
+from tests.faults import template
 from tests.faults.compression import COMPRESSIONS
 from tests.faults.compression_sweep import CompressionSweep
 from tests.faults.ledger import LEDGER
@@ -65,7 +66,8 @@ def main() -> int:
 
 
 def _run(kind: type[Sweep], mutation: Any, library: Choice, *, every: bool) -> list[Outcome]:
-    with tempfile.TemporaryDirectory(prefix="faults_") as folder, kind(library) as sweep:
+    made = tempfile.TemporaryDirectory(prefix="faults_", dir=template.memory())
+    with made as folder, kind(library) as sweep:
         return sweep.run(mutation, Path(folder), every=every)
 
 

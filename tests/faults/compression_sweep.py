@@ -95,7 +95,10 @@ class CompressionSweep(StepSweep):
         with lent(self._labs) as lab:
             ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
         there = _which(trial, home)
-        wrong = _judge(trial, fault, point, ran, home) + _go_on_with(trial, home)
+        wrong = _judge(trial, fault, ran, there) + state.damage(home)
+        if there == "neither":
+            wrong.append(f"neither the state before nor the one after: {_differing(trial, home)}")
+        wrong += _go_on_with(trial, home)
         shutil.rmtree(home)
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
@@ -108,18 +111,15 @@ def _which(trial: Trial, home: Path) -> str:
     return "after" if found == trial.after else "before" if found == trial.before else "neither"
 
 
-def _judge(trial: Trial, fault: Fault, point: Call, ran: Run, home: Path) -> list[str]:
-    """Return what is wrong with what a fault has left."""
-    there = _which(trial, home)
+def _judge(trial: Trial, fault: Fault, ran: Run, there: str) -> list[str]:
+    """Return what is wrong with what was said."""
     judged = {
         "it hung": ran.hung,
         "the fault did not happen": not ran.failed or ran.killed != (fault.name == "kill"),
         "an error that is not ours": any(line.startswith("foreign") for line in ran.said),
-        f"neither the state before nor the one after: {_differing(trial, home)}":
-            there == "neither",
         "acknowledged and lost": "ack" in ran.said and there == "before",
-    }  # fmt: skip
-    return [what for what, so in judged.items() if so] + state.damage(home)
+    }
+    return [what for what, so in judged.items() if so]
 
 
 def _differing(trial: Trial, home: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What several fault tests have: a folder that others may enter."""
+"""What several fault tests have: a folder for a sweep, and one that others may enter."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.faults.template import memory
+
+
+@pytest.fixture
+def folder():
+    """A folder of its own, in memory where there is any."""
+    with tempfile.TemporaryDirectory(prefix="faults_", dir=memory()) as made:
+        yield Path(made)
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance.answers import Applied, Restored
 from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.outcome import NOT_AFRESH
 from session_core.maintenance.records import Wanted
-from session_core.maintenance.runner import NOT_AFRESH
 from session_core.routing.store import SessionStore
 from session_core.settings import GatewayConfig
 from session_core.state.sqlite.db import SessionDB
@@ -157,6 +157,22 @@ def _plans(label: str, wanted: Wanted, kind: Kind, *, restored: bool = True) -> 
     return [applied, back] if restored else [applied]
 
 
+def _half_alive(opened: Opened) -> None:
+    """Remove a part of a session, to which somebody then appends: what is gone is to come back."""
+    opened.maintenance.plan(Wanted("sessions"))
+    half = opened.maintenance.apply(opened.noted("plan"), 0)
+    assert half.outcome == "partial"
+    opened.db.append_message("large", "user", "needle not yet", timestamp=NOW)
+
+
+def _back_alive(opened: Opened) -> bool:
+    """Go on with the plan that puts it back; all of it is there, and what was said since."""
+    done = _apply(opened)
+    assert [each.id for each in done.skipped] == ["large"]
+    assert opened.db.message_count("large") == len(_SIZES["large"]) + 1
+    return False
+
+
 def _edit(**wanted: Any) -> Callable[[Opened], bool]:
     def act(opened: Opened) -> bool:
         opened.maintenance.edit("small", **wanted)
@@ -214,6 +230,8 @@ def _carried(opened: Opened) -> Path:
     return opened.db.path.parent / CARRIED
 
 
+_ALIVE: tuple[Kind, ...] = ("own", "hermes")
+
 _ALL = (
     *_plans("all", Wanted("all"), "own"),
     *_plans("sessions", Wanted("sessions"), "hermes"),
@@ -221,6 +239,17 @@ _ALL = (
     *_plans("afresh", AFRESH, "own"),
     *_plans("afresh", AFRESH, "hermes", restored=False),
     *_plans("afresh", AFRESH, "older"),
+    *(
+        Change(
+            f"maintenance.apply, alive, {kind}",
+            _apply,
+            _half_alive,
+            kind,
+            _back_alive,
+            in_steps=True,
+        )
+        for kind in _ALIVE
+    ),
     Change("maintenance.edit, own", _ENTITLE, _nothing, "own", _ENTITLE, _undo_edits),
     Change("maintenance.edit, pin", _PIN, _nothing, "hermes", _PIN, _undo_edits),
     Change(

@@ -45,13 +45,14 @@ class RouteSweep(Sweep):
         log, home = folder / f"{label}.log", routes.copy(trial.home, folder / label)
         with lent(self._labs) as lab:
             ran = lab.run(trial.mutation, home, inject=fault.inject(point), log=log)
-        there = _which(trial, routes.look(home))
-        wrong = [*_judge(trial, fault, point, ran, home), *_heal(trial, ran, home)]
+        seen = routes.look(home)
+        wrong = _judge(trial, fault, point, ran, seen) + state.damage(home)
+        wrong += _heal(trial, ran, home)
         shutil.rmtree(home)
         log.unlink()
         where = f"{trial.mutation.name}: {fault.name} at {point}"
         problem = f"{where}: {'; '.join(wrong)}; it said {ran.said} {ran.noise}" if wrong else ""
-        return f"{came_to(ran)}, {there}", problem
+        return f"{came_to(ran)}, {_which(trial, seen)}", problem
 
 
 def _which(trial: RouteTrial, seen: Seen) -> str:
@@ -60,9 +61,9 @@ def _which(trial: RouteTrial, seen: Seen) -> str:
     return "before" if seen.truth == trial.before.truth else "between"
 
 
-def _judge(trial: RouteTrial, fault: Fault, point: Call, ran: Run, home: Path) -> list[str]:
+def _judge(trial: RouteTrial, fault: Fault, point: Call, ran: Run, seen: Seen) -> list[str]:
     """Return what is wrong with what a fault has left."""
-    mutation, seen = trial.mutation, routes.look(home)
+    mutation = trial.mutation
     truths = (trial.before.truth, trial.after.truth)
     files = (trial.before.file, trial.after.file)
     apart = mutation.in_steps or mutation.kind == "older"
@@ -82,7 +83,7 @@ def _judge(trial: RouteTrial, fault: Fault, point: Call, ran: Run, home: Path) -
         "a mirror that would bring a route back": not _within(seen) and not unsure,
         "something left over": bool(seen.left_over) and fault.name in ("error once", "disk full"),
     }
-    return [what for what, so in judged.items() if so] + state.damage(home)
+    return [what for what, so in judged.items() if so]
 
 
 def _within(seen: Seen) -> bool:

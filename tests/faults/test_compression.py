@@ -19,8 +19,8 @@ def labs():
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
-def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(labs, tmp_path, name):
-    outcomes = labs.run(COMPRESSIONS[name], tmp_path)
+def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(labs, folder, name):
+    outcomes = labs.run(COMPRESSIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 

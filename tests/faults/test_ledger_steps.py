@@ -19,8 +19,8 @@ def labs():
 
 
 @pytest.mark.parametrize("name", LEDGER)
-def test_a_fault_leaves_a_step_done_and_undoable_or_never_begun(labs, tmp_path, name):
-    outcomes = labs.run(LEDGER[name], tmp_path)
+def test_a_fault_leaves_a_step_done_and_undoable_or_never_begun(labs, folder, name):
+    outcomes = labs.run(LEDGER[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from tests.faults import maintenance, state
@@ -20,17 +16,6 @@ pytestmark = pytest.mark.faults
 def labs():
     with MaintenanceSweep() as running:
         yield running
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A folder in memory where there is one: what fails is told to, and no disk is waited for."""
-    memory = Path("/dev/shm")  # noqa: S108 -- a folder with a name of its own in it
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as made:
-        yield Path(made)
 
 
 @pytest.mark.parametrize("name", MAINTENANCE)

@@ -28,15 +28,15 @@ def told_labs():
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs, tmp_path, name):
-    outcomes = labs.run(ROUTES[name], tmp_path)
+def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs, folder, name):
+    outcomes = labs.run(ROUTES[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_an_end_that_came_about_is_told_once_over_a_fault(told_labs, tmp_path, name):
-    outcomes = told_labs.run(TOLD[name], tmp_path)
+def test_an_end_that_came_about_is_told_once_over_a_fault(told_labs, folder, name):
+    outcomes = told_labs.run(TOLD[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 

@@ -24,9 +24,15 @@ def labs():
         yield running
 
 
+@pytest.fixture(scope="module")
+def bundled_labs():
+    with Sweep("bundled") as running:
+        yield running
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_a_fault_leaves_the_state_before_or_after(labs, tmp_path, name):
-    outcomes = labs.run(MUTATIONS[name], tmp_path)
+def test_a_fault_leaves_the_state_before_or_after(labs, folder, name):
+    outcomes = labs.run(MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
@@ -44,9 +50,8 @@ def test_a_fault_leaves_the_state_before_or_after(labs, tmp_path, name):
         "delete_session, hermes",
     ],
 )
-def test_a_fault_of_the_bundled_sqlite_leaves_the_state_before_or_after(tmp_path, name):
-    with Sweep("bundled") as running:
-        outcomes = running.run(MUTATIONS[name], tmp_path)
+def test_a_fault_of_the_bundled_sqlite_leaves_the_state_before_or_after(bundled_labs, folder, name):
+    outcomes = bundled_labs.run(MUTATIONS[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 

@@ -162,6 +162,18 @@ def test_a_newer_schema_is_unsupported_and_left_alone(
         assert _content(connection) == before
 
 
+def test_a_ledger_from_before_the_release_is_refused_and_says_what_to_do(
+    open_ledger: Callable[..., Ledger], folder: StateFolder
+) -> None:
+    open_ledger().add_batch("before")
+    with connect(path_of(folder)) as connection:
+        connection.execute("ALTER TABLE steps DROP COLUMN digests")
+        connection.execute("PRAGMA user_version = 1")
+    for ask in (open_ledger().batches, lambda: open_ledger().add_batch("x")):
+        with pytest.raises(Unsupported, match="move it away, and another is made"):
+            ask()
+
+
 def _content(connection: driver.Connection) -> list[object]:
     asks = ("SELECT * FROM sqlite_master", "SELECT * FROM batches", "PRAGMA user_version")
     return [connection.execute(ask).fetchall() for ask in asks]

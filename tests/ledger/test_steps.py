@@ -90,6 +90,17 @@ def test_the_mark_of_a_step_goes_with_the_next_one_or_at_the_end(
     assert ledger.marks() == []
 
 
+def test_a_mark_stays_until_it_is_durable_that_its_step_was_done(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_edit").id
+    kept = [Kept("row", 1)]
+    assert [ledger.prepare(step, batch, kept) for step in ("s-1", "s-2")] == [[], []]
+    ledger.done("s-1", None)
+    assert ledger.prepare("s-3", batch, kept) == ["s-1"]
+    for step in ("s-2", "s-3"):
+        ledger.done(step, None, cleared=["s-1"])
+    assert ledger.marks() == ["s-2", "s-3"]
+
+
 def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> None:
     batch = begin(ledger)
 

@@ -45,6 +45,7 @@ class Changing:
     home: Home
     ledger: Ledger
     maintenance: Maintenance
+    hooks: Hooks
     told: Told
     root: Path
 
@@ -133,4 +134,4 @@ def changing(home: Home, root: Path) -> Iterator[Changing]:
         hooks = Hooks(group=None)
         hooks.register(told)
         maintenance = Maintenance(home.db, ledger, store=home.store, hooks=hooks, clock=home.clock)
-        yield Changing(home, ledger, maintenance, told, root)
+        yield Changing(home, ledger, maintenance, hooks, told, root)

@@ -207,30 +207,16 @@ def test_what_was_done_in_part_is_taken_back_and_then_not_gone_on_with(large: Ch
     assert large.everything() == before
 
 
-def test_a_session_that_goes_on_half_way_keeps_the_rest(large: Changing) -> None:
-    planned = large.plan()
-    large.apply(planned, 0)
-    large.home.db.append_message("large", "user", "not yet")
-    done = large.apply(planned)
-    where = f"a part of it is in the trash: restore {done.batch}"
-    assert reasons(done) == {"large": f"session large was changed since; {where}"}
-    assert done.warnings == (
-        f"a part of large is in the trash; restore {done.batch} brings it back",
-    )
-    assert large.sessions() == {"large"}
-    large.restore(done)
-    said = [row["content"] for row in large.home.db.get_messages("large")]
-    assert [text.split()[1] for text in said] == [*map(str, range(12)), "yet"]
-
-
-def test_the_trash_of_a_half_done_plan_is_not_emptied_before_it_expires(large: Changing) -> None:
+def test_the_trash_of_a_half_done_plan_is_not_emptied_before_that_is_put_back(
+    large: Changing,
+) -> None:
     before = large.everything()
     planned = large.plan()
     half = large.apply(planned, 0)
-    assert large.ledger.ripe(0) == []
+    large.home.clock.now += 40 * DAY
+    assert large.ledger.ripe() == large.ledger.ripe(0) == []
     assert large.ledger.empty(batches=[half.batch]).batches == 0
-    large.maintenance.decline(planned.plan)
-    assert large.ledger.ripe(0) == []
+    large.home.clock.now = NOW
     large.restore(half)
     assert large.everything() == before
     assert [each.id for each in large.ledger.ripe(0)][:1] == [half.batch]

@@ -101,9 +101,10 @@ def test_a_title_that_is_taken_meanwhile_is_refused(desk: Desk):
     with connect(desk.db.path) as connection:
         run = desk.ledger.prepare
 
-        def prepared(*args: Any, **kwargs: Any) -> None:
-            run(*args, **kwargs)
+        def prepared(*args: Any, **kwargs: Any) -> Any:
+            cleared = run(*args, **kwargs)
             connection.execute("UPDATE sessions SET title = 'Now' WHERE id = 'other'")
+            return cleared
 
         desk.ledger.prepare = prepared  # type: ignore[method-assign]
         with pytest.raises(TitleTaken, match="other"):
@@ -115,9 +116,10 @@ def test_a_row_that_changes_meanwhile_is_looked_at_again(desk: Desk):
     with connect(desk.db.path) as connection:
         run = desk.ledger.prepare
 
-        def prepared(*args: Any, **kwargs: Any) -> None:
-            run(*args, **kwargs)
+        def prepared(*args: Any, **kwargs: Any) -> Any:
+            cleared = run(*args, **kwargs)
             connection.execute("UPDATE sessions SET title = 'Mine' WHERE id = 'other'")
+            return cleared
 
         desk.ledger.prepare = prepared  # type: ignore[method-assign]
         edited = desk.edit("other", title="Ours")
@@ -131,9 +133,10 @@ def test_what_somebody_else_does_meanwhile_needs_no_batch(desk: Desk):
     with connect(desk.db.path) as connection:
         run = desk.ledger.prepare
 
-        def prepared(*args: Any, **kwargs: Any) -> None:
-            run(*args, **kwargs)
+        def prepared(*args: Any, **kwargs: Any) -> Any:
+            cleared = run(*args, **kwargs)
             connection.execute("UPDATE sessions SET title = 'Ours' WHERE id = 'other'")
+            return cleared
 
         desk.ledger.prepare = prepared  # type: ignore[method-assign]
         assert desk.edit("other", title="Ours").batch is None
@@ -226,6 +229,13 @@ def test_each_edit_is_in_the_log(desk: Desk):
     (line,) = desk.ledger.audited().items
     assert (line.client, line.what) == ("test", "edit")
     assert line.counts == {"session": "root", "archived": True, "reopen": False, "rows": 3}
+
+
+def test_the_log_tells_that_a_title_was_set_and_not_which(desk: Desk):
+    desk.edit("root", title="What somebody said")
+    (line,) = desk.ledger.audited().items
+    assert line.counts["title"] is True
+    assert "somebody" not in str(line)
 
 
 def test_text_that_is_no_utf_8_comes_back_with_an_undo(desk: Desk):

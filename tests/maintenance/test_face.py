@@ -206,3 +206,30 @@ async def test_coroutines_edit_export_and_import(changed: Changing, tmp_path: Pa
     assert (await maintenance.planned(str(planned.plan))) == planned
     await maintenance.decline(str(planned.plan))
     assert [each.what for each in (await maintenance.log()).items] == ["import", "export", "edit"]
+
+
+@pytest.mark.anyio
+async def test_coroutines_are_told_how_far_it_is_and_stop_it(
+    changed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("session_core.maintenance.runner._TELL_S", -1.0)
+    for number in range(3):
+        changed.home.session(f"old_{number}", 140, messages=0)
+        text = "x" * 80_000
+        changed.home.db.append_message(f"old_{number}", "user", text, timestamp=1_700_000_000.0)
+        changed.home.db.end_session(f"old_{number}", "idle")
+    maintenance = AsyncMaintenance(changed.maintenance)
+    plan = str((await maintenance.plan(Wanted("sessions"))).plan)
+    told: list[tuple[int, int]] = []
+
+    def tell(so_far: Applied) -> None:
+        told.append((so_far.done, so_far.remaining))
+
+    half = await maintenance.apply(plan, progress=tell, stop=lambda: len(changed.sessions()) < 3)
+    assert (half.outcome, half.removed + half.remaining) == ("partial", 3)
+    done = await maintenance.apply(plan, progress=tell)
+    assert (done.outcome, done.removed, changed.sessions()) == ("applied", 3, set())
+    assert told == sorted(told, key=lambda each: each[0])
+    assert all(sum(each) == 3 for each in told)
+    back = await maintenance.restore(str(done.batch), stop=lambda: True)
+    assert back.outcome == "partial"

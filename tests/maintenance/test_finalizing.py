@@ -48,7 +48,7 @@ def test_each_kind_ends_with_its_own_reason(restored: Changing) -> None:
 def test_a_hook_is_told_when_it_is_committed(changed: Changing) -> None:
     changed.home.session("s", 2)
     seen: list[float | None] = []
-    changed.maintenance._hooks.add(
+    changed.hooks.add(
         "on_session_finalize",
         lambda session_id: seen.append(changed.home.db.get_session(session_id)["ended_at"]),
     )
@@ -85,7 +85,7 @@ def test_a_chat_begins_afresh_where_that_is_asked_for(changed: Changing) -> None
 def test_a_chat_that_its_store_has_told_of_is_put_back_too(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
-    changed.home.store.hooks = changed.maintenance._hooks
+    changed.home.store.hooks = changed.hooks
     before = changed.everything()
     done = changed.do("sessions", "finalize", ids=("chat",), start_new=True)
     begun = changed.home.store.peek_session_id(KEY)
@@ -100,7 +100,7 @@ def test_a_session_of_two_chats_that_begin_afresh_is_told_once(changed: Changing
     changed.home.route("1", "chat", 2)
     changed.home.route("2", "chat", 2)
     if by == "its store":
-        changed.home.store.hooks = changed.maintenance._hooks
+        changed.home.store.hooks = changed.hooks
     changed.do("sessions", "finalize", ids=("chat",), start_new=True)
     told = [call[:2] for call in changed.told.calls]
     assert told[0] == ("finalize", "chat")
@@ -112,7 +112,7 @@ def test_a_session_that_another_process_has_reopened_is_told_by_its_store_again(
 ) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
-    hooks = changed.home.store.hooks = changed.maintenance._hooks
+    hooks = changed.home.store.hooks = changed.hooks
     hooks.once("on_session_finalize", session_id="chat", reason="before")
     changed.do("sessions", "finalize", ids=("chat",), start_new=True)
     assert [hook for hook, *_ in changed.told.calls] == ["finalize", "finalize", "reset"]

@@ -14,8 +14,7 @@ from session_core.errors import Conflict
 from session_core.ledger import journal, steps
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance import restoring
-from session_core.maintenance import run as run_module
+from session_core.maintenance import runner
 from session_core.maintenance.async_maintenance import AsyncMaintenance
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.records import Wanted
@@ -175,16 +174,17 @@ def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
     before = changed.everything()
     planned = changed.plan()
     part = changed.maintenance.apply(planned.plan, 0)
-    usual, begun, looked = run_module.wait_for, threading.Event(), threading.Event()
+    usual, begun, looked = runner.wait_for, threading.Event(), threading.Event()
 
     def wait(*args: Any) -> None:
         looked.set()
         usual(*args)
 
-    def prepare(*args: Any, **kwargs: Any) -> None:
-        prepared(*args, **kwargs)
+    def prepare(*args: Any, **kwargs: Any) -> list[str]:
+        marked = prepared(*args, **kwargs)
         begun.set()
         assert looked.wait(10)
+        return marked
 
     prepared = changed.ledger.prepare
     ended: list[BaseException] = []
@@ -195,7 +195,7 @@ def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
         except Conflict as error:
             ended.append(error)
 
-    monkeypatch.setattr(restoring, "wait_for", wait)
+    monkeypatch.setattr(runner, "wait_for", wait)
     with others(changed) as another:
         monkeypatch.setattr(changed.ledger, "prepare", prepare)
         thread = threading.Thread(target=apply)

@@ -15,7 +15,8 @@ from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance.answers import Skipped
 from session_core.maintenance.imported import Imported
-from session_core.maintenance.importing import MARK, Importing
+from session_core.maintenance.importing import Importing
+from session_core.maintenance.storing import MARK
 from session_core.models import Images
 from tests.homes import add_message, connect, fill
 from tests.maintenance.carried import Place, differences, fill_oddly, place, rows
@@ -394,7 +395,7 @@ def test_a_long_session_comes_in_over_several_transactions(
         return put(given, **more)
 
     monkeypatch.setattr(fresh.db, "put_images", putting)
-    fresh.importing._pace.room = 64_000
+    fresh.importing._storing._pace.room = 64_000
     fresh.importing.read_file(long(file))
     assert sum(sizes) == 400
     assert sizes[0] <= 64_000 / 2200 + 1

@@ -23,11 +23,12 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     def later(do: Callable[[], object]) -> None:
         usual, done = Journal.prepare, []
 
-        def prepare(self: Journal, *args: Any, **more: Any) -> None:
-            usual(self, *args, **more)
+        def prepare(self: Journal, *args: Any, **more: Any) -> list[str]:
+            marked = usual(self, *args, **more)
             if not done:
                 done.append(do)
                 do()
+            return marked
 
         monkeypatch.setattr(Journal, "prepare", prepare)
 

@@ -167,7 +167,7 @@ def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
     before = changed.everything()["rows"]["messages"]
-    with changed.maintenance._compressor() as compressor:
+    with changed.maintenance._whole().compressions._compressor() as compressor:
         done = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
     assert changed.everything()["rows"]["messages"] != before
     changed.maintenance.restore(done.batch)
@@ -181,7 +181,7 @@ def test_an_undo_that_drops_something_is_a_plan_that_the_same_call_applies(
     home.session("s", 2, messages=0)
     for number in range(12):
         home.db.append_message("s", "assistant" if number % 2 else "user", f"{number} " * 800)
-    with changed.maintenance._compressor() as compressor:
+    with changed.maintenance._whole().compressions._compressor() as compressor:
         done = compressor.compress(
             "s", lambda _: "in short: counting", keep_last=2, shape="continuation"
         )

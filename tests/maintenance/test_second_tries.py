@@ -64,21 +64,6 @@ def test_a_branch_that_comes_back_before_its_parent_gets_it_by_another_restore(
     assert changed.everything() == before
 
 
-def test_the_first_half_of_a_session_says_which_batch_has_its_row(changed: Changing) -> None:
-    fill_large(changed)
-    before = changed.everything()
-    planned = changed.plan()
-    half = changed.apply(planned, 0)
-    changed.maintenance.decline(planned.plan)
-    rest = changed.do()
-    back = changed.restore(half)
-    why = f"session large is not there; restore batch {rest.batch} first, then this again"
-    assert (back.restored, unfit(back)) == (0, [("messages of large", why)])
-    changed.restore(rest)
-    assert changed.restore(half).unfit == ()
-    assert changed.everything() == before
-
-
 def test_what_came_back_and_has_gone_on_is_left_alone_by_another_restore(changed: Changing) -> None:
     for name in ("one", "two"):
         changed.home.session(name, 140, reason="idle")

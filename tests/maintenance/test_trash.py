@@ -42,7 +42,7 @@ def trash(ledger: Ledger, clock: Clock) -> Trash:
 
 
 def ids(trash: Trash) -> list[str]:
-    return [each.id for each in trash.batches().items]
+    return [each.id for each in trash._ledger.batches().items]
 
 
 def planned(trash: Trash, days: float | None) -> str:
@@ -52,8 +52,8 @@ def planned(trash: Trash, days: float | None) -> str:
 
 
 def test_what_can_be_brought_back_is_listed_in_pages(trash: Trash):
-    first = trash.batches(2)
-    rest = trash.batches(2, first.next_cursor)
+    first = trash._ledger.batches(2)
+    rest = trash._ledger.batches(2, first.next_cursor)
     assert [each.id for each in first.items + rest.items] == ids(trash)
     assert (len(ids(trash)), rest.next_cursor) == (COUNT, None)
 

@@ -95,7 +95,14 @@ def _edge(position: Any) -> Edge:
 
 
 def summary(handle: Handle, session_id: str) -> SessionSummary:
-    """Return the line of one session."""
+    """Return the line of one session; what it takes to count a long one is taken once."""
+    known: dict[str, SessionSummary] = handle.seen.setdefault("summaries", {})
+    if session_id not in known:
+        known[session_id] = _summed_up(handle, session_id)
+    return known[session_id]
+
+
+def _summed_up(handle: Handle, session_id: str) -> SessionSummary:
     row = sessions.require(handle, session_id)
     root_id = lineage.known_root(handle, session_id)
     root = row if root_id == session_id else sessions.get(handle, root_id) or row

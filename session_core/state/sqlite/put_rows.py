@@ -10,7 +10,7 @@ from typing import Any
 
 from session_core import driver
 from session_core.models import Misfit, Put, Raw
-from session_core.state.sqlite import blocks, images, index, removal, stored, trigram
+from session_core.state.sqlite import blocks, images, index, merging, stored, triggers, trigram
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.images import MESSAGES, SESSIONS
 from session_core.state.sqlite.stored import Link, Row, Shape
@@ -78,7 +78,7 @@ class Table:
             self._put_rows()
             return
         sessions = dict.fromkeys(row[self._names.index("session_id")] for row in self._rows)
-        with removal.keeping(self._handle, sessions):
+        with triggers.keeping(self._handle, sessions), merging.seldom(self._handle):
             if not self._put_at_once():
                 self._put_rows()
         for session_id in sessions if self._new else ():

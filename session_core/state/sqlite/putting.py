@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from operator import itemgetter
 
 from session_core.models import Images, Misfit, Put
-from session_core.state.sqlite import owned, stored
+from session_core.state.sqlite import owned, routes, stored
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.images import MESSAGES, SESSIONS, checked
 from session_core.state.sqlite.put_rows import Report, Table
@@ -43,6 +43,7 @@ class Putting(Store):
 def put(handle: Handle, given: Sequence[Images], of: Collection[str] | None = None) -> Put:
     """Put rows back, in the open transaction."""
     report = Report()
+    routes.changed(handle)
     if of is not None:
         given, report.refused = owned.only(handle, given, of)
     whole = _messages_together(given)

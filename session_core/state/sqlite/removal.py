@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +14,17 @@ from session_core import driver
 from session_core.errors import Changed, InvalidInput
 from session_core.models import Images, Revision
 from session_core.state import arguments
-from session_core.state.sqlite import blocks, images, index, sessions, stored, trigram
+from session_core.state.sqlite import (
+    blocks,
+    images,
+    index,
+    merging,
+    routes,
+    sessions,
+    stored,
+    triggers,
+    trigram,
+)
 from session_core.state.sqlite.deletion import delete_messages
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.images import MESSAGES, SESSIONS
@@ -59,7 +68,7 @@ class Removal(Store):
                 session_id: _without(handle, session_id, ids, expected)
                 for session_id, (ids, expected) in wanted.items()
             }
-            with keeping(handle, wanted):
+            with triggers.keeping(handle, wanted), merging.seldom(handle):
                 _delete_messages(handle, [one for ids, _ in wanted.values() for one in ids])
             handle.cache |= {("revision", each): revision for each, revision in after.items()}
             return after
@@ -114,21 +123,6 @@ class Removal(Store):
         self._write(step)
 
 
-@contextmanager
-def keeping(handle: Handle, session_ids: Iterable[Any]) -> Iterator[None]:
-    """Messages are deleted or inserted inside, which leaves the rows of their sessions alone.
-
-    Someone may have put triggers on messages that count in those.
-    """
-    shape = stored.shape(handle, SESSIONS)
-    keys = [{"id": session_id} for session_id in session_ids]
-    before = [stored.at(handle, shape, key) if shape else [] for key in keys]
-    yield
-    for key, rows in zip(keys, before, strict=True):
-        if shape is not None and rows:
-            _restore(handle, shape, key, rows[0])
-
-
 def _change(
     handle: Handle, shape: Shape, row: Row, key: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
@@ -139,15 +133,6 @@ def _change(
     stored.update(handle, shape.table, key, after)
     trigram.mend(handle, ids)
     index.remember(handle, ids)
-
-
-def _restore(handle: Handle, shape: Shape, key: Mapping[str, Any], wanted: Row) -> None:
-    """Set what a trigger has made otherwise in a row."""
-    for found in stored.at(handle, shape, key):
-        if not stored.same(found, wanted):
-            pairs = zip(shape.columns, found, wanted, strict=True)
-            other = {name: value for name, now, value in pairs if not stored.same([now], [value])}
-            stored.update(handle, shape.table, key, other)
 
 
 def _without(handle: Handle, session_id: str, ids: Collection[int], expected: Revision) -> Revision:
@@ -202,7 +187,7 @@ def _remove(handle: Handle, given: Sequence[Images]) -> None:
         shape = _require(handle, image)
         if image.table == MESSAGES:
             place = image.columns.index("id")
-            with keeping(handle, _values(image, "session_id")):
+            with triggers.keeping(handle, _values(image, "session_id")):
                 _delete_messages(handle, [row[place] for row in image.rows])
         else:
             rest += [(image.table, _key(shape, row)) for row in image.rows]
@@ -232,6 +217,8 @@ def _touch(handle: Handle, image: Images) -> None:
     elif image.table == MESSAGES:
         for session_id in _values(image, "session_id"):
             handle.touched(session_id)
+    elif image.table == routes.TABLE:
+        routes.changed(handle)
 
 
 def _values(image: Images, column: str) -> list[Any]:

@@ -16,8 +16,9 @@ from session_core.state.sqlite.store import Store
 SQL = blocks.load("routes")
 # Lists say `+scope`: they read the table once in its own order, where its index would have to sort.
 
-_TABLE = "gateway_routing"
+TABLE = "gateway_routing"
 _KIND = "routes"
+_LED = "led"
 
 
 class Routes(Store):
@@ -26,13 +27,13 @@ class Routes(Store):
     @property
     def has_routing(self) -> bool:
         """Whether this database keeps routes; older Hermes homes have them in a file alone."""
-        return self._read(lambda handle: handle.has(_TABLE))
+        return self._read(lambda handle: handle.has(TABLE))
 
     def get_gateway_routing_entry(self, session_key: str, *, scope: str = "") -> str | None:
         """Return the entry of a key."""
 
         def look(handle: Handle) -> str | None:
-            return _entry(handle, scope, session_key) if handle.has(_TABLE) else None
+            return _entry(handle, scope, session_key) if handle.has(TABLE) else None
 
         return self._read(look)
 
@@ -40,7 +41,7 @@ class Routes(Store):
         """Return all entries of a scope by their keys."""
 
         def look(handle: Handle) -> dict[str, str]:
-            rows = handle.values(SQL["list_routes"], (scope,)) if handle.has(_TABLE) else []
+            rows = handle.values(SQL["list_routes"], (scope,)) if handle.has(TABLE) else []
             return {key: _text(stored) for key, stored in rows}
 
         return self._read(look)
@@ -49,7 +50,7 @@ class Routes(Store):
         """Return how many entries each scope has, the one that was written last first."""
 
         def look(handle: Handle) -> dict[str, int]:
-            return dict(handle.values(SQL["list_scopes"])) if handle.has(_TABLE) else {}
+            return dict(handle.values(SQL["list_scopes"])) if handle.has(TABLE) else {}
 
         return self._read(look)
 
@@ -66,7 +67,7 @@ class Routes(Store):
         wanted = {"scope": scope, "after": after, "limit": limit}
 
         def look(handle: Handle) -> list[tuple[int, str, str]]:
-            return handle.values(SQL["dump_routes"], wanted) if handle.has(_TABLE) else []
+            return handle.values(SQL["dump_routes"], wanted) if handle.has(TABLE) else []
 
         found = self._read(look)
         more = cursors.encode(_KIND, scope, found[-1][0]) if len(found) == limit else None
@@ -88,6 +89,7 @@ class Routes(Store):
             if _entry(handle, scope, session_key) != expect:
                 raise Conflict(f"the route of {session_key} was changed since; read it again")
             values = {"scope": scope, "key": session_key, "entry": entry_json, "now": now}
+            changed(handle)
             handle.run(SQL["put_route"], values)
 
         self._write(step)
@@ -144,8 +146,23 @@ class Routes(Store):
         return self._read(look)
 
 
+def led_to(handle: Handle) -> frozenset[Any]:
+    """Return the sessions that routes lead to, read once for as long as no route is changed."""
+    found = handle.cache.get(_LED)
+    if found is None:
+        found = frozenset(session_id for (session_id,) in handle.values(SQL["list_led"]))
+        handle.cache[_LED] = found
+    return cast("frozenset[Any]", found)
+
+
+def changed(handle: Handle) -> None:
+    """Forget where routes lead: called by whoever changes one."""
+    handle.cache.pop(_LED, None)
+
+
 def delete(handle: Handle, scope: str, key: str) -> None:
     """Delete one route."""
+    changed(handle)
     handle.run(SQL["delete_route"], {"scope": scope, "key": key})
 
 
@@ -161,5 +178,5 @@ def _text(stored: Any) -> str:
 
 
 def _require_table(handle: Handle) -> None:
-    if not handle.has(_TABLE):
+    if not handle.has(TABLE):
         raise Unsupported("this home keeps its routes in sessions.json alone")

@@ -1,6 +1,10 @@
 -- name: get_route
 SELECT entry_json FROM gateway_routing WHERE scope = :scope AND session_key = :key
 
+-- name: list_led
+SELECT DISTINCT CASE WHEN json_valid(entry_json) THEN json_extract(entry_json, '$.session_id') END
+FROM gateway_routing
+
 -- name: list_routes
 SELECT session_key, entry_json FROM gateway_routing WHERE +scope = ? ORDER BY rowid
 

@@ -15,7 +15,6 @@ from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("rows")
 
-_ROUTES = "gateway_routing"
 _NOT_UNIQUE = "UNIQUE constraint failed: "
 
 
@@ -74,18 +73,21 @@ class Rows(Store):
 
     def routing_rows(self, *session_ids: str) -> list[dict[str, Any]]:
         """Return the routing rows that lead to one of these sessions, of every scope."""
-        given = (json.dumps(session_ids, ensure_ascii=False),)
-        return self._read(
-            lambda handle: handle.rows(SQL["list_routes"], given) if handle.has(_ROUTES) else []
-        )
+
+        def look(handle: Handle) -> list[dict[str, Any]]:
+            if not handle.has(routes.TABLE) or routes.led_to(handle).isdisjoint(session_ids):
+                return []
+            return handle.rows(SQL["list_routes"], (json.dumps(session_ids, ensure_ascii=False),))
+
+        return self._read(look)
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:
         """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
 
         def step(handle: Handle) -> None:
-            values = _settable(handle, _ROUTES, row)
+            values = _settable(handle, routes.TABLE, row)
             routes.delete(handle, row["scope"], row["session_key"])
-            handle.run(_insert(_ROUTES, values), list(values.values()))
+            handle.run(_insert(routes.TABLE, values), list(values.values()))
 
         self._write(step)
 

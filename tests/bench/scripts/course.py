@@ -7,6 +7,7 @@ A system is a class with `imported_s`, `newest`, `page`, `search`, `append` and 
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import sys
 import threading
@@ -22,8 +23,8 @@ PAGE = 50
 def main(system, extra=None):
     """Read a job, do it, write the answer."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    do = {"read": read, "cold": cold, "append": append, "routes": routes} | (extra or {})
-    answer = do[job["do"]](system, job)
+    do = {"read": read, "cold": cold, "append": append, "routes": routes, "speak": speak}
+    answer = (do | (extra or {}))[job["do"]](system, job)
     Path(sys.argv[2]).write_text(json.dumps(answer), encoding="utf-8")
 
 
@@ -175,6 +176,24 @@ def routes(system, job):
         "median": statistics.median(singles),
         "slowest": max(singles),
     }
+
+
+def speak(system, job):
+    """Append now and then, and stay open until told; return when each was committed."""
+    system.load(job)
+    opened = system(job)
+    opened.newest(1)
+    said = {}
+    for number in range(job["count"]):
+        # Not in step with whoever looks at an interval.
+        time.sleep(0.5 + random.random() / 2)
+        text = f"said at once, {number}"
+        opened.say(job["session"], text)
+        said[text] = time.time()
+    while not Path(job["stop"]).exists():
+        time.sleep(0.1)
+    opened.close()
+    return {"said": said}
 
 
 def route_key(number):

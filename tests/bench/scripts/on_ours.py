@@ -24,7 +24,7 @@ class Ours:
     def __init__(self, job):
         from session_core import SessionDB  # noqa: PLC0415
 
-        self.db = SessionDB(job["db"], read_only=job["do"] != "append")
+        self.db = SessionDB(job["db"], read_only=job["do"] not in ("append", "speak"))
 
     def about(self):
         """Say what it runs on."""
@@ -51,6 +51,10 @@ class Ours:
     def search(self, query, limit):
         """Return the sessions of the best hits."""
         return [hit.session_id for hit in self.db.search(query, limit=limit).hits]
+
+    def say(self, session, text):
+        """Append one message."""
+        self.db.append_message(session, "user", text)
 
     def append(self, texts, writers):
         """Return the seconds of one writer, and of several at once."""

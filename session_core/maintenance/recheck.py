@@ -1,4 +1,4 @@
-"""What a step looks at again: sessions are still what was planned, and nobody is in them."""
+"""What a step checks again: sessions are still what was planned, and nobody is in them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,25 @@
+"""How a plan is begun that is applied without steps."""
+
+from __future__ import annotations
+
+from session_core.errors import InvalidInput
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.records import Plan
+from session_core.maintenance.answers import Applied
+
+
+def begin(ledger: Ledger, handle: str, kind: str) -> Plan | Applied:
+    """Begin to apply a plan of a kind; return what it came to where it was applied before.
+
+    Raises:
+        NotFound: there is no such plan.
+        InvalidInput: it is one of another kind.
+        Conflict: it has ended, or run out.
+    """
+    plan = ledger.plan(handle)
+    if plan.kind != kind:
+        raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
+    if plan.state == "finished":
+        return Applied.of(plan.result)
+    ledger.begin(handle)
+    return plan

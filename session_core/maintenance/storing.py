@@ -1,0 +1,201 @@
+"""One session of a file that is imported is stored, piece by piece.
+
+Each transaction is short. A long session takes several, and notes in the home how far it is, so
+that an import that was stopped goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, BinaryIO
+
+from session_core.maintenance import arriving
+from session_core.maintenance.answers import Skipped
+from session_core.maintenance.arriving import SESSIONS, Found
+from session_core.maintenance.carrying import MESSAGES
+from session_core.maintenance.imported import Tally
+from session_core.models import Images, Put
+from session_core.state.contract import StateDatabase
+from session_core.state.pace import Pace
+
+MARK = "mcp_sessions:import:"
+"""How the keys begin under which a home has how much of a session was imported."""
+
+_ROW_BYTES = 200
+_STRANGE = "parent_session_id: it is there, and is none of this file"
+
+_HIGHEST_ID = 1 << 40
+"""Messages above it get other ids: behind the highest that there can be nobody could append."""
+
+
+class _Taken(Exception):
+    """Others have the ids of these messages by now."""
+
+
+class Refused(Exception):
+    """What a line has does not fit here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A file that is imported."""
+
+    file: BinaryIO
+    lines: Mapping[str, Found]
+    """By session, those that can be imported."""
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one transaction stores of a session."""
+
+    found: Found
+    rows: Sequence[Images]
+    """The row of the session and those of other tables, where they are not stored yet."""
+    piece: Sequence[dict[str, Any]]
+    at: int
+    """How many messages are stored before it."""
+    marked: bool
+    """Whether the home knows that it was begun."""
+
+
+class Storing:
+    """Stores sessions in one home."""
+
+    def __init__(self, db: StateDatabase) -> None:
+        self._db = db
+        self._pace = Pace()
+
+    def stored(self, found: Found) -> tuple[int, bool] | None:
+        """Return how many messages of a line are stored, and whether under other ids."""
+        if self._db.get_session(found.id) is None:
+            return None
+        return found.how_far(self._db.get_meta(MARK + found.id))
+
+    def begin_together(self, reading: Reading, group: Sequence[Found]) -> None:
+        """Store the rows of sessions that are each other's parents, still without messages."""
+        left = [each for each in group if self.stored(each) is None]
+        images = [image for each in left for image in self._rows(reading, each)]
+        with self._db.transaction():
+            put = self._db.put_images(images, of=[each.id for each in left])
+            _require_sessions(put)
+            for each in left:
+                self._db.set_meta(MARK + each.id, each.noted(0, renumbered=False))
+        reading.tally.add(group[0].id, put)
+
+    def store(self, reading: Reading, found: Found) -> None:
+        """Store a session, or what is left of it.
+
+        Raises:
+            InvalidInput: its line is none that can be read.
+            Refused: it does not fit.
+        """
+        tally = reading.tally
+        begun = self.stored(found)
+        at, renumbered = begun or (0, False)
+        rows = [] if begun else self._rows(reading, found)
+        for piece in self._pieces(reading.file, found, at):
+            step = _Step(found, rows, piece, at, begun is not None or at > 0)
+            try:
+                put = self._store(step, renumbered=renumbered)
+            except _Taken:
+                renumbered = True  # those behind it as well, so that their order stays
+                put = self._store(step, renumbered=True)
+            tally.add(found.id, put)
+            tally.messages += len(piece)
+            at, rows = at + len(piece), []
+        tally.ids.append(found.id)
+
+    def _store(self, step: _Step, *, renumbered: bool) -> Put:
+        """Store a piece of a session, and how far it is, in one transaction."""
+        found, end = step.found, step.at + len(step.piece)
+        mark = MARK + found.id
+        with self._db.transaction():
+            self._pace.begin()
+            if step.marked and (self.stored(found) or (None,))[0] != step.at:
+                raise Refused("somebody else imports it just now")
+            images = [*step.rows, *self._images(step, renumbered=renumbered)]
+            put = self._db.put_images(images, of=[found.id])
+            _require_sessions(put)
+            self._require_own_ids(put)
+            if end < found.messages:
+                self._db.set_meta(mark, found.noted(end, renumbered=renumbered))
+            elif self._db.get_meta(mark) is not None:
+                self._db.delete_meta(mark)
+        if end < found.messages:  # the last one says nothing about how long a full one takes
+            self._pace.end()
+        return put
+
+    def _require_own_ids(self, put: Put) -> None:
+        """Refuse a piece of which somebody has an id by now."""
+        for each in put.refused:
+            if each.table == MESSAGES and self._db.get_message(each.key[0]) is not None:
+                raise _Taken
+
+    def _images(self, step: _Step, *, renumbered: bool) -> Iterator[Images]:
+        """Yield the messages of a piece, with the ids that they had or with new ones."""
+        piece: Sequence[dict[str, Any]] = step.piece
+        if renumbered:
+            last = self._last_id()
+            piece = [{**each, "id": last + place} for place, each in enumerate(piece, 1)]
+        elif not all(_is_usual(each.get("id")) for each in piece):
+            raise _Taken
+        for columns, rows in groupby(piece, key=tuple):
+            yield Images(MESSAGES, columns, tuple(tuple(each.values()) for each in rows))
+
+    def _rows(self, reading: Reading, found: Found) -> list[Images]:
+        """Return the row of a session, and those of other tables."""
+        row, tables = arriving.session(reading.file, found)
+        if not self._may_have(reading, row.get("parent_session_id")):
+            row["parent_session_id"] = None
+            reading.tally.left_out.append(Skipped(found.id, _STRANGE))
+        return [Images(SESSIONS, tuple(row), (tuple(row.values()),)), *tables]
+
+    def _may_have(self, reading: Reading, parent: Any) -> bool:
+        """Whether a parent came with the file: no other session is gone on with by what comes."""
+        if not isinstance(parent, str):
+            return parent is None
+        there, line = self._db.get_session(parent), reading.lines.get(parent)
+        return there is None or (line is not None and line.started_at == there["started_at"])
+
+    def _last_id(self) -> int:
+        """Return the highest id that a message has, or had where the engine remembers that."""
+        seen = self._db.row_images("sqlite_sequence", {"name": MESSAGES})
+        if seen.rows:
+            return int(seen.rows[0][seen.columns.index("seq")])
+        return max((each.revision.last_id for each in self._db.inventory()), default=0)
+
+    def _pieces(self, file: BinaryIO, found: Found, done: int) -> Iterator[list[dict[str, Any]]]:
+        """Yield the messages that are left in pieces for a transaction each, at least one piece."""
+        piece: list[dict[str, Any]] = []
+        room, left = self._pace.room, found.messages - done
+        for number, message in enumerate(arriving.messages(file, found)):
+            if number < done:
+                continue
+            piece.append(message)
+            room -= _ROW_BYTES + sum(len(each) for each in message.values() if _is_long(each))
+            left -= 1
+            if room <= 0 and left:
+                yield piece
+                piece, room = [], self._pace.room
+        if left:
+            raise Refused("the file has changed meanwhile")
+        yield piece
+
+
+def _require_sessions(put: Put) -> None:
+    for each in put.refused:
+        if each.table == SESSIONS:
+            raise Refused(f"its row is not taken: {each.why}")
+
+
+def _is_usual(number: Any) -> bool:
+    """Whether this is the id of a message, and leaves room for those that come after it."""
+    return isinstance(number, int) and 0 < number <= _HIGHEST_ID
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, (str, bytes))

@@ -1,0 +1,70 @@
+"""What the next step removes, and how much of it there is room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from session_core.ledger.steps import Prepared
+from session_core.maintenance.changes import Change
+from session_core.maintenance.members import Group
+from session_core.models import Images, Raw, Revision
+
+IMAGES, OF = "images", "of"
+"""Rows as they were; and of a session whose row stays for now, when it began."""
+
+SESSION_BYTES = 1_000
+"""What a session counts beside its messages."""
+
+_ROW_BYTES = 200
+
+Kind = Literal["whole", "detached"]
+
+
+@dataclass(slots=True)
+class Taken:
+    """What the next step removes."""
+
+    room: int
+    size: int
+    before: Taken | None = None
+    """What the step before removes, which may still be there."""
+    members: list[str] = field(default_factory=list)
+    whose: dict[str, str] = field(default_factory=dict)
+    """By session, the member that it is of; also those that come later."""
+    messages: dict[str, tuple[list[int], Group]] = field(default_factory=dict)
+    said: list[Images] = field(default_factory=list)
+    rows: list[Images] = field(default_factory=list)
+    begun: dict[str, Any] = field(default_factory=dict)
+    """Sessions of which only messages go, and when they began."""
+    whole: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    detached: set[str] = field(default_factory=set)
+    """Sessions that lose their parent in it, so that their rows are not what they were."""
+    prepared: Prepared | None = None
+    """The step, where what would undo it is durable already."""
+    after: dict[str, Revision] | None = None
+    """At which revision it leaves what it has begun; None before."""
+
+    def is_ahead(self, kind: Kind, session_id: str) -> bool:
+        """Whether the step before does something with a session that may not be seen yet."""
+        return self.before is not None and session_id in getattr(self.before, kind)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be taken."""
+        return self.room <= 0
+
+    def last_of(self, session_id: str) -> int | None:
+        """Return up to which message it removes a session, None where at none."""
+        ids, _ = self.messages.get(session_id, ([], None))
+        return max(ids, default=None)
+
+
+def size_of(images: Images) -> int:
+    """Return what messages count, roughly as `message_images` counts them."""
+    held = [len(value) for row in images.rows for value in row if type(value) in _SIZED]
+    return _ROW_BYTES * len(images.rows) + sum(held)
+
+
+_SIZED = frozenset({str, bytes, Raw})

@@ -1,0 +1,73 @@
+"""What a person has written into a result, told from the lines that a program printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core.compression import reading, salience, statements
+from session_core.compression.extractive import summarize
+from session_core.compression.passages import Passage
+
+ROWS = [f"valve-{number:02} open  {number * 37 % 100}.5 bar  ok" for number in range(12)]
+PROSE = [
+    "The pumps of this house were built by a firm that is no longer there.",
+    "Each of them has a plate on which the year stands.",
+    "It was painted over when the hall was renewed.",
+    "Nobody knows what the small wheel at the side is for.",
+    "In the winter the water in the pipes can freeze.",
+    "Then it is enough to wait until noon.",
+]
+SETTLED = "The old boiler in the yard is for the school."
+
+
+def result(lines: list[str]) -> dict[str, str]:
+    return {"role": "tool", "tool_call_id": "c1", "content": "\n".join(lines)}
+
+
+def chance(line: str, beside: list[str]) -> float:
+    middle = len(beside) // 2
+    read = reading.read([result([*beside[:middle], line, *beside[middle:]])])
+    (found,) = [salience.chances(read)[id(it)] for it in read.passages if it.text == line]
+    return found
+
+
+@pytest.mark.parametrize(
+    "settled",
+    [
+        SETTLED,
+        "Der Schlüssel für den Keller ist bei Lena.",
+        "Le local est pour les enfants.",
+        "物置の鍵は田中さんが持っています。",
+    ],
+)
+def test_a_sentence_among_rows_is_wanted_more_than_a_heading_among_them(settled: str) -> None:
+    assert chance(settled, ROWS) > 2 * chance("Boilers, yards, schools, cellars", ROWS)
+
+
+def test_a_sentence_is_wanted_more_among_rows_than_among_prose() -> None:
+    assert chance(SETTLED, ROWS) > 1.2 * chance(SETTLED, PROSE)
+
+
+def test_a_whole_sentence_is_wanted_more_than_a_piece_of_one() -> None:
+    assert chance(SETTLED, ROWS) > chance(SETTLED[4:-1], ROWS)
+
+
+def test_what_is_to_do_is_wanted_more_than_what_is_decided() -> None:
+    assert chance("waiting for the smith", ROWS) > chance("decided by the smith", ROWS)
+
+
+def test_a_sentence_among_rows_wins_over_a_shorter_heading() -> None:
+    lines = [*ROWS[:4], "Boilers and yards", *ROWS[4:8], SETTLED, *ROWS[8:]]
+    assert SETTLED in summarize([result(lines)], len(SETTLED) + 10)
+
+
+def test_a_line_with_a_name_keeps_the_odds_that_its_name_gives_it() -> None:
+    read = reading.read([result(["wrote /srv/hall/pump.csv for the school."])])
+    assert list(statements.odds(read.passages, [0.7])) == [0.7]
+
+
+def test_a_line_that_says_a_decision_about_a_name_is_a_statement() -> None:
+    lines = ["We decided to keep /srv/hall/pump.csv for the school.", "valve-07 open"]
+    settled, _ = reading.read([result(lines)]).passages
+    row = Passage("valve-07 open", [], "result", 0)
+    assert next(statements.odds([settled, row], [0.7, 0.7])) > 0.7

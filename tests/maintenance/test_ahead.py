@@ -1,0 +1,152 @@
+"""What undoes the next step is durable while one is under way, and goes where nothing follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from session_core import driver
+from session_core.ledger import steps
+from session_core.ledger.journal import Journal
+from session_core.ledger.records import Kept, Step
+from session_core.maintenance.answers import Applied
+from session_core.maintenance.waiting import wait_for
+from tests.homes import add_message, connect
+from tests.maintenance.changing import Changing
+from tests.maintenance.homes import DAY, NOW
+
+OLD = {f"old_{number}" for number in range(4)}
+
+
+@pytest.fixture
+def filled(changed: Changing) -> Changing:
+    """Old sessions of which each fills a step."""
+    home = changed.home
+    for session_id in sorted(OLD):
+        home.session(session_id, 150, reason="idle", messages=0)
+        home.clock.now = NOW - 150 * DAY
+        home.db.append_message(session_id, "user", "says " + "x" * 40_000)
+    home.clock.now = NOW
+    return changed
+
+
+@contextmanager
+def applying(filled: Changing) -> Iterator[tuple[driver.Connection, Future[Applied]]]:
+    """A plan is applied, whose first step waits for the home, and its second is prepared."""
+    planned = filled.plan()
+    with connect(filled.home.db.path) as connection, ThreadPoolExecutor(1) as pool:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            running = pool.submit(filled.apply, planned)
+            _wait_until(lambda: len(filled.ledger.unsettled()) == 2)
+            yield connection, running
+        finally:
+            connection.rollback()
+
+
+def _wait_until(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 15
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def steps_of(filled: Changing, done: Applied) -> list[Step]:
+    """Return the steps of a plan that were done."""
+    assert done.batch is not None
+    return filled.ledger.steps(done.batch)
+
+
+def is_tidy(filled: Changing, done: Applied) -> bool:
+    """Whether the ledger has the trash of the steps that were done, and nothing else."""
+    sizes = [step.bytes for step in steps_of(filled, done)]
+    return (filled.ledger.unsettled(), filled.ledger.bytes_used()) == ([], sum(sizes))
+
+
+def test_the_next_step_is_durable_while_one_is_under_way(filled: Changing) -> None:
+    before = filled.everything()
+    with applying(filled) as (connection, running):
+        prepared = filled.ledger.unsettled()
+        assert [step.state for step in prepared] == ["prepared", "prepared"]
+        assert all(list(filled.ledger.trash(step.id)) for step in prepared)
+        assert filled.sessions() == OLD
+        connection.rollback()
+        done = running.result(30)
+    assert (done.outcome, done.removed, filled.sessions()) == ("applied", 4, set())
+    assert [step.id for step in steps_of(filled, done)][:2] == [s.id for s in prepared]
+    assert is_tidy(filled, done)
+    filled.restore(done)
+    assert filled.everything() == before
+
+
+def test_behind_a_step_that_comes_to_nothing_the_next_is_prepared_anew(filled: Changing) -> None:
+    with applying(filled) as (connection, running):
+        first, second = filled.ledger.unsettled()
+        (alive,) = first.members
+        add_message(connection, alive.partition("/")[2], content="and on")
+        connection.execute("COMMIT")
+        done = running.result(30)
+    assert (done.outcome, done.removed, len(done.skipped)) == ("applied", 3, 1)
+    assert filled.sessions() == {done.skipped[0].id} == {alive.partition("/")[2]}
+    assert second.id not in {step.id for step in steps_of(filled, done)}
+    assert is_tidy(filled, done)
+
+
+def test_when_the_time_is_over_nothing_stays_prepared(filled: Changing) -> None:
+    planned = filled.plan()
+    done = filled.apply(planned, 0)
+    assert (done.outcome, done.removed, done.remaining) == ("partial", 1, 3)
+    assert is_tidy(filled, done)
+    assert filled.apply(planned).removed == 4
+
+
+class _Killed(BaseException):
+    """The process is gone here."""
+
+
+def test_two_steps_that_a_crash_has_left_are_both_decided(
+    filled: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = filled.everything()
+    planned = filled.plan()
+
+    def die(*_: Any, **__: Any) -> None:
+        _wait_until(lambda: len(filled.ledger.unsettled()) == 2)
+        raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "_check_not_given_up", die)
+        patch.setattr(Journal, "give_up", die)
+        with pytest.raises(_Killed):
+            filled.apply(planned)
+    assert [step.state for step in filled.ledger.unsettled()] == ["prepared", "prepared"]
+    filled.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    done = filled.apply(planned)
+    assert (done.outcome, done.removed, filled.sessions()) == ("applied", 4, set())
+    assert is_tidy(filled, done)
+    filled.restore(done)
+    after = filled.everything()
+    for found in (before, after):
+        del found["rows"]["state_meta"]  # where the two are forbidden for a day
+    assert after == before
+
+
+def test_steps_that_come_later_are_not_waited_for(changed: Changing) -> None:
+    ledger = changed.ledger
+    batch = ledger.add_batch("sessions_edit").id
+    ledger.prepare("s-1", batch, [Kept("row", 1)])
+    looks: list[int] = []
+
+    def settle() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            ledger.done("s-1", None)
+            ledger.prepare("s-2", batch, [Kept("row", 2)])
+
+    wait_for(ledger, batch, settle)
+    assert [step.id for step in ledger.unsettled()] == ["s-2"]

@@ -1,0 +1,401 @@
+"""A conversation that comes alive half-way through its removal is put back whole by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from session_core.errors import Changed, Conflict
+from session_core.ledger.ledger import Ledger
+from session_core.maintenance.answers import Applied
+from session_core.maintenance.returning import BACK
+from session_core.maintenance.run import Run
+from session_core.maintenance.undoing import Undoing
+from tests.maintenance.changing import Changing
+from tests.maintenance.homes import BRANCH, DAY, NOW
+from tests.maintenance.test_going_on import others
+
+APPEND = """
+import sys
+from session_core import SessionDB
+with SessionDB(sys.argv[1]) as db:
+    db.append_message(sys.argv[2], "user", "not yet")
+"""
+
+
+class _Killed(BaseException):
+    """The process is gone here."""
+
+
+def _die(*_: object, **__: object) -> None:
+    raise _Killed
+
+
+@pytest.fixture
+def long(changed: Changing) -> Changing:
+    """A home with a conversation whose root is larger than a step, and others before and behind."""
+    home = changed.home
+    home.session("other", 190, reason="idle")
+    home.session("root", 180, reason="compression", messages=0)
+    home.clock.now = NOW - 180 * DAY
+    for number in range(12):
+        home.db.append_message("root", "user", f"says {number} " + "x" * 30_000)
+    home.clock.now = NOW
+    home.session("tip", 150, reason="idle", parent_session_id="root")
+    home.session("branch", 1, reason="idle", parent_session_id="tip", config=BRANCH)
+    home.file("session_tip.json", 150, "its file")
+    home.session("small", 140, reason="idle")
+    return changed
+
+
+def _until_half(long: Changing) -> Applied:
+    """Apply a plan until the tip is gone and a part of the root."""
+    planned = long.plan()
+
+    def is_half() -> bool:
+        return "tip" not in long.sessions() and long.home.db.message_count("root") < 12
+
+    half = long.apply(planned, stop=is_half)
+    assert is_half()
+    assert "root" in long.sessions()
+    return half
+
+
+def _again(long: Changing, half: Applied, **asked: Any) -> Applied:
+    done = long.maintenance.apply(half.plan, 60.0, **asked)
+    assert isinstance(done, Applied)
+    return done
+
+
+def reasons(done: Applied) -> dict[str, str]:
+    return {each.id: each.why for each in done.skipped}
+
+
+def rows(long: Changing, *tables: str) -> list[Any]:
+    found = long.everything()["rows"]
+    return [found[table] for table in tables]
+
+
+# -- put back --------------------------------------------------------------------------------------
+
+
+def test_a_conversation_to_which_another_process_appends_half_way_is_put_back(
+    long: Changing,
+) -> None:
+    before = rows(long, "messages", "session_model_usage")
+    half = _until_half(long)
+    command = [sys.executable, "-c", APPEND, str(long.home.db.path), "root"]
+    subprocess.run(command, check=True, timeout=60)
+    done = _again(long, half)
+    assert (done.outcome, done.removed, done.remaining, done.warnings) == ("applied", 2, 0, ())
+    assert reasons(done) == {"root": f"session root was changed since{BACK}"}
+    assert long.sessions() == {"root", "tip", "branch"}
+    assert [row["content"].split()[1] for row in long.home.db.get_messages("root")] == [
+        *map(str, range(12)),
+        "yet",
+    ]
+    long.restore(done)
+    long.home.sql("DELETE FROM messages WHERE content = 'not yet'")
+    assert rows(long, "messages", "session_model_usage") == before
+
+
+def _pin(long: Changing) -> None:
+    long.ledger.pins.set({"root": True})
+
+
+def _route(long: Changing) -> None:
+    long.home.route("1", "root", 0)
+
+
+def _reopen(long: Changing) -> None:
+    long.home.db.reopen_session("root")
+
+
+COMES: dict[Callable[[Changing], None], str] = {
+    _pin: "session root: it is pinned",
+    _route: "session root: a chat is in it",
+    _reopen: "session root was changed since",
+}
+
+
+@pytest.mark.parametrize("come", COMES, ids=lambda come: come.__name__)
+def test_a_conversation_that_somebody_comes_to_care_for_half_way_is_put_back(
+    long: Changing, come: Callable[[Changing], None]
+) -> None:
+    messages, files = rows(long, "messages"), long.everything()["files"]
+    half = _until_half(long)
+    come(long)
+    done = _again(long, half)
+    assert (done.removed, reasons(done)) == (2, {"root": COMES[come] + BACK})
+    assert long.home.db.get_session("branch")["parent_session_id"] == "tip"
+    long.restore(done)
+    assert rows(long, "messages") == messages
+    assert long.everything()["files"] == files
+    assert long.home.db.get_session("tip")["parent_session_id"] == "root"
+    assert long.home.db.get_session("branch")["parent_session_id"] == "tip"
+
+
+def test_what_went_with_the_same_steps_stays_gone_and_comes_back_by_a_restore(
+    long: Changing,
+) -> None:
+    before = long.everything()
+    half = _until_half(long)
+    shared = [step for step in long.ledger.steps(half.batch) if "tip" in step.result["sessions"]]
+    assert any(set(step.result["sessions"]) - {"tip"} for step in shared)
+    _pin(long)
+    done = _again(long, half)
+    assert long.sessions() == {"root", "tip", "branch"}
+    assert long.restore(done).restored == 2
+    assert long.everything() == before
+
+
+def test_a_restore_of_the_rest_says_how_much_of_it_is_left(long: Changing) -> None:
+    before = long.everything()
+    half = _until_half(long)
+    _pin(long)
+    done = _again(long, half)
+    for _ in long.ledger.steps(done.batch):
+        back = long.restore(done, 0)
+        if back.outcome == "applied":
+            break
+        assert back.remaining > 0
+    assert long.everything() == before
+
+
+def test_files_that_were_put_back_stay_when_the_plan_is_gone_on_with(long: Changing) -> None:
+    half = _until_half(long)
+    _pin(long)
+    tip = long.home.store.sessions_dir / "session_tip.json"
+    part = _again(long, half, stop=tip.exists)
+    assert (part.outcome, tip.exists()) == ("partial", True)
+    done = _again(long, half)
+    assert (done.outcome, tip.read_text()) == ("applied", "its file")
+
+
+def test_putting_back_is_stopped_between_two_steps_and_gone_on_with(long: Changing) -> None:
+    half = _until_half(long)
+    _pin(long)
+    part = _again(long, half, stop=lambda: bool(long.ledger.halves()))
+    assert (part.outcome, part.skipped) == ("partial", ())
+    assert part.remaining > 0
+    done = _again(long, half)
+    assert (done.outcome, done.remaining) == ("applied", 0)
+    assert reasons(done) == {"root": COMES[_pin] + BACK}
+
+
+def test_what_has_taken_its_place_stays_and_what_does_not_fit_is_said(long: Changing) -> None:
+    half = _until_half(long)
+    _pin(long)
+    long.home.db.create_session("tip", "cli")
+    done = _again(long, half)
+    why = f"{COMES[_pin]}{BACK} but for what does not fit: restore {half.batch} says what"
+    assert reasons(done) == {"root": why}
+    assert long.home.db.message_count("tip") == 0
+    assert long.home.db.message_count("root") == 12
+    long.home.db.delete_session("tip")
+    assert long.restore(done).unfit == ()
+    assert long.home.db.message_count("tip") == 2
+
+
+def test_what_is_damaged_in_the_trash_is_in_the_way_of_nothing_else(long: Changing) -> None:
+    half = _until_half(long)
+    _pin(long)
+    first = long.ledger.steps(half.batch)[0].id
+    long.ledger._file.write(
+        lambda rows: rows.run("UPDATE trash SET data = x'00' WHERE step = ?", (first,))
+    )
+    done = _again(long, half)
+    assert done.outcome == "applied"
+    assert "but for what does not fit" in reasons(done)["root"]
+
+
+# -- several, and one that dies --------------------------------------------------------------------
+
+
+def test_two_maintainers_put_it_back_together(long: Changing) -> None:
+    before = rows(long, "messages", "sessions")
+    half = _until_half(long)
+    _pin(long)
+    together, done = threading.Barrier(2), []
+
+    def run(maintenance: Any) -> None:
+        together.wait(10)
+        done.append(maintenance.apply(half.plan, 60.0))
+
+    with others(long) as another:
+        threads = [
+            threading.Thread(target=run, args=(each,)) for each in (long.maintenance, another)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert [(each.outcome, each.removed) for each in done] == [("applied", 2)] * 2
+    assert reasons(done[0]) == reasons(done[1]) == {"root": COMES[_pin] + BACK}
+    long.restore(done[0])
+    assert rows(long, "messages", "sessions") == before
+
+
+def test_who_is_about_to_remove_more_of_it_finds_that_it_was_left(
+    long: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = rows(long, "messages")
+    half = _until_half(long)
+    part = Undoing.part
+    with others(long) as another:
+        runner = another._whole().runner
+        plan, batch = another._ledger.plan(half.plan), another._ledger.batch(half.batch)
+        with closing(Run(runner._means, runner._returning, batch, plan)) as run:
+
+            def step_first(self: Undoing, *args: Any) -> Any:
+                monkeypatch.setattr(Undoing, "part", part)
+                run.step()
+                return part(self, *args)
+
+            monkeypatch.setattr(Undoing, "part", step_first)
+            long.ledger.skip(half.plan, ["sessions/root"], "left", half=True)
+            _edit(long, half)
+    done = _again(long, half)
+    assert reasons(done) == {"root": "left" + BACK}
+    assert long.home.db.message_count("root") == 12
+    long.restore(done)
+    assert rows(long, "messages") == messages
+
+
+def test_what_was_put_back_meanwhile_is_not_put_back_once_more(long: Changing) -> None:
+    half = _until_half(long)
+    undoing = long.maintenance._whole().runner._returning._undoing
+    step = long.ledger.steps(half.batch)[-1]
+    batch = long.ledger.add_batch("restore").id
+    undoing.part(batch, step, {"root"})
+    with pytest.raises(Changed, match="somebody else"):
+        undoing.undo(batch, step, None)
+    assert undoing.part(batch, step, {"root"}) is None
+
+
+POINTS: dict[str, tuple[Any, str]] = {
+    "before it": (Undoing, "part"),
+    "before a step": (Ledger, "prepare"),
+    "behind a step": (Ledger, "done"),
+    "at its end": (Ledger, "end_half"),
+}
+
+
+def _apply(long: Changing, half: Applied) -> None:
+    _again(long, half)
+
+
+def _restore(long: Changing, half: Applied) -> None:
+    long.restore(half)
+
+
+def _edit(long: Changing, _: Applied) -> None:
+    long.maintenance.edit("branch", title="Something else")
+
+
+@pytest.mark.parametrize("go_on", [_apply, _restore, _edit], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("when", POINTS)
+def test_after_a_crash_whoever_comes_next_puts_it_back(
+    long: Changing,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    go_on: Callable[[Changing, Applied], None],
+) -> None:
+    messages = rows(long, "messages")
+    half = _until_half(long)
+    _pin(long)
+    place, name = POINTS[when]
+    usual = getattr(place, name)
+
+    def die(self: Any, *args: Any, **more: Any) -> Any:
+        return _die() if long.ledger.halves() else usual(self, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, die)
+        with pytest.raises(_Killed):
+            _again(long, half)
+    long.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
+    assert half.batch not in {each.id for each in long.ledger.ripe(0)}
+    go_on(long, half)
+    assert {"root", "tip"} <= long.sessions()
+    assert (long.home.db.message_count("root"), long.home.db.message_count("tip")) == (12, 2)
+    if go_on is not _restore:
+        assert long.ledger.halves() == []
+        long.restore(half)
+    assert rows(long, "messages") == messages
+
+
+def test_the_trash_of_what_is_to_be_put_back_stays_when_it_has_expired(
+    long: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = _until_half(long)
+    _pin(long)
+    with monkeypatch.context() as patch:
+        patch.setattr(Undoing, "part", _die)
+        with pytest.raises(_Killed):
+            _again(long, half)
+    long.home.clock.now += 31 * DAY
+    assert long.ledger.ripe() == []
+    _edit(long, half)
+    assert long.home.db.message_count("root") == 12
+    assert [each.id for each in long.ledger.ripe()] == [half.batch]
+
+
+# -- plans that end half-way -----------------------------------------------------------------------
+
+
+def test_a_plan_that_is_declined_half_way_leaves_no_conversation_half(long: Changing) -> None:
+    before = long.everything()
+    half = _until_half(long)
+    long.maintenance.decline(half.plan)
+    assert {"root", "tip"} <= long.sessions()
+    assert long.home.db.message_count("root") == 12
+    assert long.ledger.plan(half.plan).state == "closed"
+    long.restore(half)
+    assert long.everything() == before
+
+
+def test_what_a_plan_that_ran_out_has_begun_is_put_back_by_whoever_comes_next(
+    long: Changing,
+) -> None:
+    half = _until_half(long)
+    long.home.clock.now += 2 * DAY
+    with pytest.raises(Conflict, match="has expired"):
+        _again(long, half)
+    _edit(long, half)
+    assert {"root", "tip"} <= long.sessions()
+    assert long.home.db.message_count("root") == 12
+
+
+def test_a_plan_that_was_stopped_by_a_process_that_died_is_ended_by_the_next(
+    long: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = _until_half(long)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "end_stopped", _die)
+        with pytest.raises(_Killed):
+            long.maintenance.decline(half.plan)
+    assert half.batch not in {each.id for each in long.ledger.ripe(0)}
+    _edit(long, half)
+    assert long.home.db.message_count("root") == 12
+    assert long.ledger.plan(half.plan).state == "closed"
+
+
+def test_the_trash_of_a_plan_that_was_declined_stays_until_what_it_has_is_back(
+    long: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = _until_half(long)
+    with monkeypatch.context() as patch:
+        patch.setattr(Undoing, "part", _die)
+        with pytest.raises(_Killed):
+            long.maintenance.decline(half.plan)
+    assert long.ledger.plan(half.plan).state == "closed"
+    assert half.batch not in {each.id for each in long.ledger.ripe(0)}
+    _edit(long, half)
+    assert half.batch in {each.id for each in long.ledger.ripe(0)}

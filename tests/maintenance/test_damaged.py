@@ -1,0 +1,93 @@
+"""Of a home that is damaged everything that can be told is told, and nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import SessionDB
+from session_core.errors import Corrupt
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.maintenance.answers import Applied
+from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.records import Wanted
+from tests.maintenance.changing import changing
+from tests.maintenance.homes import opened
+
+GARBAGE = b"this is no database, though it is long enough to be one" * 100
+
+
+@pytest.fixture
+def left(home_path: Path, tmp_path: Path) -> tuple[str, str]:
+    """A home that was maintained, and then damaged: a plan and a batch of it."""
+    with opened(home_path, "own") as home, changing(home, tmp_path / "kept") as made:
+        home.session("old", 140, reason="idle")
+        edited = made.maintenance.edit("old", title="Work")
+        planned = made.plan()
+    whole = (home_path / "state.db").read_bytes()
+    (home_path / "whole").write_bytes(whole)
+    (home_path / "state.db").write_bytes(GARBAGE)
+    return str(planned.plan), str(edited.batch)
+
+
+@pytest.fixture
+def damaged(left: tuple[str, str], home_path: Path, tmp_path: Path) -> Iterator[Maintenance]:
+    path = home_path / "state.db"
+    with (
+        SessionDB(path) as db,
+        Ledger(StateFolder(path, root=tmp_path / "kept"), clock=lambda: 1_800_000_000.0) as ledger,
+        Maintenance(db, ledger, clock=lambda: 1_800_000_000.0) as maintenance,
+    ):
+        assert left
+        yield maintenance
+
+
+def test_what_is_wrong_with_a_damaged_home_is_in_its_report(damaged: Maintenance) -> None:
+    report = damaged.health(deep=True)
+    assert {each.code for each in report.findings} == {"unreadable"}
+    assert any("state.db is damaged" in each.what for each in report.findings)
+    assert report.trash > 0
+
+
+def test_what_was_planned_and_done_of_a_damaged_home_can_be_read(
+    damaged: Maintenance, left: tuple[str, str]
+) -> None:
+    plan, batch = left
+    assert [each.id for each in damaged.planned(plan).items] == ["old"]
+    assert [each.id for each in damaged.batches().items] == [batch]
+    assert [each.what for each in damaged.log().items] == ["edit"]
+
+
+CHANGES: dict[str, Callable[[Maintenance, tuple[str, str]], object]] = {
+    "plan": lambda maintenance, _: maintenance.plan(Wanted("sessions")),
+    "apply": lambda maintenance, left: maintenance.apply(left[0]),
+    "restore": lambda maintenance, left: maintenance.restore(left[1]),
+    "edit": lambda maintenance, _: maintenance.edit("old", title="Another"),
+    "export": lambda maintenance, _: maintenance.export(lambda _: None),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_nothing_is_done_to_a_damaged_home(
+    damaged: Maintenance, left: tuple[str, str], home_path: Path, name: str
+) -> None:
+    with pytest.raises(Corrupt, match="damaged"):
+        CHANGES[name](damaged, left)
+    assert (home_path / "state.db").read_bytes() == GARBAGE
+
+
+def test_once_it_is_mended_it_is_maintained_as_any_other(
+    damaged: Maintenance, left: tuple[str, str], home_path: Path
+) -> None:
+    with pytest.raises(Corrupt):
+        damaged.apply(left[0])
+    (home_path / "state.db").write_bytes((home_path / "whole").read_bytes())
+    assert damaged.health().sessions.total == 1
+    done = damaged.apply(left[0])
+    assert isinstance(done, Applied)
+    assert done.removed == 1
+    damaged.restore(str(done.batch))
+    assert damaged.health().sessions.total == 1

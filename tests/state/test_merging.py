@@ -1,0 +1,89 @@
+"""An index of Hermes merges seldom while very much goes, and is set as it was behind that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB
+from tests.homes import connect, hermes_database
+
+TABLES = ("messages_fts", "messages_fts_trigram")
+CHOSEN = "SELECT k, v FROM {}_config WHERE k <> 'version'"
+FOUND = "SELECT count(*) FROM {0} WHERE {0} MATCH 'needle'"
+
+
+@pytest.fixture(params=[0, 1, 3])
+def db(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SessionDB]:
+    """A Hermes home with texts of which an index has much to keep."""
+    path = tmp_path / "state.db"
+    hermes_database(path, 22 if request.param == 0 else 30, fts_layout=request.param)
+    drawn = random.Random(7)
+    with SessionDB(path) as opened:
+        opened.create_session("s", "cli")
+        for _ in range(40):
+            opened.append_message("s", "user", f"needle {drawn.randbytes(3000).hex()}")
+        yield opened
+
+
+def remove(db: SessionDB, count: int = 36) -> None:
+    """Remove messages, each in a transaction of its own."""
+    for row in db.get_messages("s")[:count]:
+        db.remove_messages({"s": ([row["id"]], db.revision("s"))})
+
+
+def asked(db: SessionDB, sql: str) -> list[tuple[Any, ...]]:
+    """Return what each index answers."""
+    with connect(db.path, "ro") as connection:
+        return [row for table in TABLES for row in connection.execute(sql.format(table))]
+
+
+def test_what_is_set_is_as_it_was_behind_it(db: SessionDB) -> None:
+    remove(db)
+    assert asked(db, CHOSEN) == []
+    assert asked(db, FOUND) == [(4,), (4,)]
+    assert db.check_integrity(deep=True) == []
+
+
+def test_what_is_put_back_sets_nothing_either(db: SessionDB) -> None:
+    image, _ = db.message_images("s", None, 10**9)
+    remove(db)
+    db.put_images([image])
+    assert asked(db, CHOSEN) == []
+    assert asked(db, FOUND) == [(40,), (40,)]
+    assert db.check_integrity(deep=True) == []
+
+
+def test_what_somebody_has_chosen_stays(db: SessionDB) -> None:
+    with connect(db.path) as connection:
+        for table in TABLES:
+            connection.execute(f"INSERT INTO {table}({table}, rank) VALUES ('automerge', 2)")  # noqa: S608
+    remove(db, 2)
+    assert asked(db, CHOSEN) == [("automerge", 2)] * 2
+
+
+def test_what_is_undone_sets_nothing(db: SessionDB) -> None:
+    with suppress(ZeroDivisionError), db.transaction():
+        remove(db, 2)
+        raise ZeroDivisionError
+    assert asked(db, CHOSEN) == []
+    assert asked(db, FOUND) == [(40,), (40,)]
+    remove(db)
+    assert db.check_integrity(deep=True) == []
+
+
+def test_it_merges_less_often_than_by_itself(db: SessionDB, tmp_path: Path) -> None:
+    count = "SELECT count(DISTINCT segid) FROM {}_idx"
+    plain = tmp_path / "plain.db"
+    with connect(db.path, "ro") as connection, connect(plain, "rwc") as other:
+        connection.backup(other)
+        for (row_id,) in other.execute("SELECT id FROM messages ORDER BY id LIMIT 36").fetchall():
+            other.execute("DELETE FROM messages WHERE id = ?", (row_id,))
+        by_itself = [other.execute(count.format(table)).fetchone() for table in TABLES]
+    remove(db)
+    assert sum(n for (n,) in asked(db, count)) > sum(n for (n,) in by_itself)
