@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mcp_serve import budget
-from mcp_serve.sdk import Arguments
+from mcp_serve.sdk.arguments import Arguments
 
 __all__ = ["Arguments", "Home", "Listing"]
 
@@ -18,15 +18,18 @@ Session = Annotated[
 ExactSession = Annotated[
     str, Field(min_length=1, max_length=500, description="Full id or session key.")
 ]
-Project = Annotated[str, Field(max_length=4000, description="Folder.")]
-Since = Annotated[str, Field(max_length=64, description="ISO 8601 time, or age: 7d, 12h.")]
+Project = Annotated[str, Field(max_length=1000, description="Folder, and below it.")]
+Since = Annotated[str, Field(max_length=64, description="As since.")]
 Status = Annotated[
     Literal["open", "ended", "archived", "all"],
     Field(description="Default: all but archived."),
 ]
-Roles = Annotated[list[str], Field(max_length=20, description="e.g. user, assistant, tool.")]
+Roles = Annotated[
+    list[Annotated[str, Field(max_length=50)]],
+    Field(max_length=20, description="e.g. user, assistant, tool."),
+]
 Detail = Annotated[Literal["concise", "detailed"], Field()]
-Cursor = Annotated[str, Field(max_length=32_768, description="next_cursor, passed alone.")]
+Cursor = Annotated[str, Field(max_length=32_768, description="A next_cursor.")]
 MaxChars = Annotated[int, Field(ge=budget.LEAST, le=budget.MOST)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 MessageId = Annotated[int, Field(ge=0, le=2**63 - 1)]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from session_core import InvalidInput
+
+T = TypeVar("T")
 
 DEFAULT = 20_000
 LEAST = 1_000
@@ -29,23 +33,29 @@ def fit(
 ) -> dict[str, Any]:
     """Return the longest answer that fits, asked for again with fewer rows where it does not.
 
-    One row is returned in any case: nobody could go on without it.
+    Raises:
+        InvalidInput: not even one row does, behind which nobody could go on.
     """
     answer = fetch(limit)
     while size(answer) > room and len(answer[rows]) > 1:
-        answer = fetch(_fitting(answer[rows], room - (size(answer) - size(answer[rows]))))
+        beside = size(answer) - size(answer[rows])
+        answer = fetch(max(len(first(answer[rows][:-1], room - beside)), 1))
+    if size(answer) > room:
+        raise InvalidInput(
+            f"one of the {rows} and the cursor behind it take {size(answer):,} characters, and an "
+            f"answer has {room:,}; ask with shorter arguments"
+        )
     return answer
 
 
-def _fitting(rows: Sequence[Any], room: int) -> int:
-    """Return how many of the rows fit, at least one and always fewer than there are."""
-    count, left = 0, room - 2
-    for row in rows[:-1]:
+def first(rows: Sequence[T], room: int) -> list[T]:
+    """Return as many of the first rows as fit."""
+    left = room - 2
+    for count, row in enumerate(rows):
         left -= size(row) + 1
         if left < 0:
-            break
-        count += 1
-    return max(count, 1)
+            return list(rows[:count])
+    return list(rows)
 
 
 def cut(text: str, room: int) -> str:

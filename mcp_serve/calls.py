@@ -9,12 +9,14 @@ from typing import Any
 
 from anyio import CapacityLimiter, to_thread
 from mcp.types import CallToolResult
+from pydantic import ValidationError
 
 from mcp_serve import answers, cursors, plans
 from mcp_serve.consent import Answer
 from mcp_serve.cursors import Asked
 from mcp_serve.served import Served
 from mcp_serve.tools.spec import Spec
+from mcp_serve.work import Work
 
 _THREADS = 8
 
@@ -26,13 +28,20 @@ class Caller:
         self._served = served
         self._threads: CapacityLimiter | None = None
 
-    async def apply(self, spec: Spec, answer: Answer, given: Mapping[str, Any]) -> CallToolResult:
+    async def apply(
+        self, spec: Spec, answer: Answer, given: Mapping[str, Any], work: Work
+    ) -> CallToolResult:
         """Call a tool that applies plans, if the human has agreed."""
         plan = given.get("plan")
         if plan is None or answer == "agreed":
-            return await self.call(spec, given)
+            return await self.change(spec, given, work)
         home = self._served.home(given.get("profile"))
         return answers.both(await self._in_thread(partial(plans.not_applied, home, plan, answer)))
+
+    async def change(self, spec: Spec, given: Mapping[str, Any], work: Work) -> CallToolResult:
+        """Call a tool that changes something, and return its result."""
+        run = partial(self._opened(spec, given), work)
+        return answers.both(await work.run(run, self._limiter()))
 
     async def call(self, spec: Spec, given: Mapping[str, Any]) -> CallToolResult:
         """Call a tool with validated arguments and return its result."""
@@ -40,9 +49,7 @@ class Caller:
 
     async def ask(self, spec: Spec, given: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool and return what it answers."""
-        arguments, asked = _opened(spec, given, self._served)
-        home = self._served.home(arguments.profile)
-        run = partial(spec.run, home, arguments, asked)
+        run = self._opened(spec, given)
         if inspect.iscoroutinefunction(spec.run):
             found = await run()
         else:
@@ -50,12 +57,20 @@ class Caller:
         answer: dict[str, Any] = found
         return answer
 
-    async def _in_thread(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _opened(self, spec: Spec, given: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return what is called, with its home and its arguments."""
+        arguments, asked = opened(spec, given, self._served)
+        return partial(spec.run, self._served.home(arguments.profile), arguments, asked)
+
+    async def _in_thread(self, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        return await to_thread.run_sync(run, limiter=self._limiter())
+
+    def _limiter(self) -> CapacityLimiter:
         self._threads = self._threads or CapacityLimiter(_THREADS)
-        return await to_thread.run_sync(work, limiter=self._threads)
+        return self._threads
 
 
-def _opened(spec: Spec, given: Mapping[str, Any], served: Served) -> tuple[Any, Asked]:
+def opened(spec: Spec, given: Mapping[str, Any], served: Served) -> tuple[Any, Asked]:
     """Return the arguments of a call, with those of its cursor, and where it goes on."""
     defaults = {name: field.default for name, field in spec.arguments.model_fields.items()}
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -65,7 +80,10 @@ def _opened(spec: Spec, given: Mapping[str, Any], served: Served) -> tuple[Any, 
         query = {name: value for name, value in chosen.items() if value != defaults[name]}
         query["profile"] = chosen.get("profile") or served.names[0]
         return spec.arguments.model_construct(**given), Asked(spec.name, query, now)
-    asked = cursors.opened(spec.name, cursor)
+    asked = cursors.opened(spec.name, cursor, spec.place)
     cursors.check_same(asked, chosen, defaults)
     free = {name: value for name, value in chosen.items() if name in cursors.FREE}
-    return spec.arguments.read({**asked.query, **free}), asked
+    try:
+        return spec.arguments.read({**asked.query, **free}), asked
+    except ValidationError as error:
+        raise cursors.malformed() from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from anyio import to_thread
 from mcp.types import Completion
@@ -10,7 +11,7 @@ from mcp.types import Completion
 from mcp_serve import rows
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
-from session_core import SessionFilter
+from session_core import SessionError, SessionFilter
 
 _MOST = 100
 _LOOKED_AT = 200
@@ -30,8 +31,11 @@ class Completions:
         return await to_thread.run_sync(self._found, find, typed)
 
     def _found(self, find: Callable[[Home, str], Iterator[str]], typed: str) -> Completion:
-        home = self._served.home()
-        found = list(dict.fromkeys(find(home, typed)))
+        found: list[str] = []
+        for name in self._served.names:
+            with suppress(SessionError):  # what is wrong with a home is said where it is read
+                found += find(self._served.home(name), typed)
+        found = list(dict.fromkeys(found))
         low = typed.casefold()
         found.sort(key=lambda value: not value.casefold().startswith(low))
         return Completion(values=found[:_MOST], total=len(found), has_more=len(found) > _MOST)
@@ -40,8 +44,9 @@ class Completions:
 def _sessions(home: Home, typed: str) -> Iterator[str]:
     low = typed.casefold()
     for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        if each.title and low in each.title.casefold():
-            yield rows.one_line(home, each.title) or ""
+        title = rows.one_line(home, each.title)
+        if title and low in title.casefold():
+            yield title
         if each.id.casefold().startswith(low):
             yield each.id
     full = home.db.resolve_session_id(typed)
@@ -64,15 +69,17 @@ def _keys(home: Home, typed: str) -> Iterator[str]:
 def _sources(home: Home, typed: str) -> Iterator[str]:
     low = typed.casefold()
     for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        if low in each.source.casefold():
-            yield rows.one_line(home, each.source) or ""
+        source = rows.one_line(home, each.source)
+        if source and low in source.casefold():
+            yield source
 
 
 def _projects(home: Home, typed: str) -> Iterator[str]:
     low = typed.casefold()
     for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        if each.project and low in each.project.casefold():
-            yield rows.one_line(home, each.project, 1000) or ""
+        project = rows.one_line(home, each.project, 1000)
+        if project and low in project.casefold():
+            yield project
 
 
 _BY_ARGUMENT: dict[str, Callable[[Home, str], Iterator[str]]] = {

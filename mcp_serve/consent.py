@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from mcp_serve import plans, rows
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
+from mcp_serve.tools.spec import Spec
 from session_core import Preview
 
 Answer = Literal["agreed", "declined", "cancelled"]
@@ -30,19 +31,27 @@ class Consent(BaseModel):
     agree: bool = Field(default=True, title="Do exactly this")
 
 
-def asking(served: Served, verb: str) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
-    """Return what asks before a plan of these homes is applied by the tool of a verb."""
+def asking(served: Served, spec: Spec) -> Callable[..., Awaitable[Consent | Elicit[Consent]]]:
+    """Return what asks before a plan of these homes is applied by a tool.
+
+    It takes its arguments by their names, and of those that may stand beside a plan the summary.
+    """
 
     async def ask(
         context: Context, plan: str | None, profile: str | None
     ) -> Consent | Elicit[Consent]:
+        return await ask_of_summary(context, plan, profile, None)
+
+    async def ask_of_summary(
+        context: Context, plan: str | None, profile: str | None, summary: str | None
+    ) -> Consent | Elicit[Consent]:
         if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
             return Consent()
         home = served.home(profile)
-        question = await to_thread.run_sync(_question, home, plan, verb)
+        question = await to_thread.run_sync(_question, home, spec, plan, summary)
         return Consent() if question is None else Elicit(question, Consent)
 
-    return ask
+    return ask_of_summary if "summary" in spec.beside_plan else ask
 
 
 def can_ask(capabilities: ClientCapabilities | None) -> bool:
@@ -58,9 +67,11 @@ def answer_of(outcome: Any) -> Answer:
     return "declined" if outcome.action == "decline" else "cancelled"
 
 
-def _question(home: Home, plan: str, verb: str) -> str | None:
+def _question(home: Home, spec: Spec, plan: str, summary: str | None) -> str | None:
     """Return what is asked; None where the plan was begun already, since then that was agreed."""
-    plans.check_kind(home, plan, verb)
+    plans.check_kind(home, plan, spec.asks)
+    if spec.check is not None:
+        spec.check(home, plan, summary)
     if home.ledger.plan(plan).state != "planned":
         return None
     kind = home.ledger.plan(plan).kind

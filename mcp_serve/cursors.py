@@ -12,7 +12,10 @@ import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from session_core import InvalidInput
 
@@ -24,6 +27,9 @@ _NOT_KEPT = FREE - {"detail"}
 
 _MOST = 32_768
 _PARTS = 5
+
+_FAR = 1e11
+"""A moment that no clock shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +51,30 @@ class Asked:
         return urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
 
 
-def opened(tool: str, cursor: str) -> Asked:
-    """Return the query that a cursor goes on with.
+def opened(tool: str, cursor: str, place: Any) -> Asked:
+    """Return the query that a cursor goes on with; `place` is the type of the places of the tool.
 
     Raises:
         InvalidInput: it is none, or that of another tool.
     """
     parts = _parts(cursor)
     if parts is None:
-        raise InvalidInput("malformed cursor; pass next_cursor of the page before as it is")
-    of, digest, query, now, place = parts
+        raise malformed()
+    of, digest, query, now, packed = parts
     if of != tool:
         raise InvalidInput(f"a cursor of {of!r:.40}; pass it to that, or call {tool} without one")
-    if digest != _digest(of, query, now, place):
-        raise InvalidInput("malformed cursor; pass next_cursor of the page before as it is")
-    return Asked(tool, query, now, place)
+    if digest != _digest(of, query, now, packed):
+        raise malformed()
+    try:
+        found = _adapter(place).validate_json(json.dumps(packed), strict=True)
+    except ValidationError as error:
+        raise malformed() from error
+    return Asked(tool, query, now, found)
+
+
+def malformed() -> InvalidInput:
+    """Return what is raised for a cursor that was not made here."""
+    return InvalidInput("malformed cursor; pass next_cursor of the page before as it is")
 
 
 def check_same(asked: Asked, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
@@ -92,7 +107,14 @@ def _parts(cursor: str) -> tuple[str, str, dict[str, Any], float, Any] | None:
     texts = isinstance(tool, str) and isinstance(digest, str)
     if not (texts and isinstance(query, dict) and isinstance(now, (int, float))):
         return None
+    if not 0 <= now < _FAR:
+        return None
     return tool, digest, query, now, place
+
+
+@lru_cache
+def _adapter(place: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(place)
 
 
 def _digest(tool: str, query: Any, now: float, place: Any) -> str:

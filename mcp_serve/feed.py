@@ -1,7 +1,8 @@
-"""What happens in a home, heard by all who wait: one look where somebody has committed.
+"""What happens in a home, heard by all who wait: one of them looks whether anybody has committed.
 
 Messages, starts and ends come from the database by its own cursor and survive a restart. Titles,
-routes and compressions are seen by comparing two looks, and end with the process.
+routes and compressions are seen by comparing two looks, and end with the process. Titles and
+compressions are those of the newest conversations and of the sessions that somebody follows.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import to_thread
 
 from mcp_serve import rows
 from mcp_serve.answers import said
+from mcp_serve.differences import Seen, differences
 from mcp_serve.quoting import shorten
 from mcp_serve.times import iso
-from session_core import Event, SessionSummary, plain_text
+from session_core import Busy, Event, NotFound, SessionSummary, plain_text
 
 if TYPE_CHECKING:
     from mcp_serve.homes import Home
@@ -27,6 +33,7 @@ _KEPT = 1000
 _LOOKED_AT = 50
 _TEXT = 500
 _LOOK_S = 1.0
+_POLL_S = 0.05
 _SHARE = 20
 """Routes that took a second to read are read again after twenty."""
 
@@ -60,15 +67,6 @@ class Heard:
     gap: bool
 
 
-@dataclass(slots=True)
-class Seen:
-    """What was seen in one look."""
-
-    lines: Mapping[str, SessionSummary] = field(default_factory=dict)
-    compacted: Mapping[str, int] = field(default_factory=dict)
-    routes: Mapping[str, str] = field(default_factory=dict)
-
-
 class Feed:
     """Follows one home while somebody asks."""
 
@@ -80,17 +78,34 @@ class Feed:
         self._number = 0
         self._stored: str | None = None
         self._seen: Seen | None = None
+        self._followed: dict[str, None] = {}
         self._routes_due = 0.0
         self._looked_at = 0.0
+        self._turn = anyio.Lock()
+        self._noticed: str | None = None
+        self.commits = 0
+        """How often it was noticed that somebody has committed."""
+
+    async def beyond(self, commits: int) -> None:
+        """Return when more commits were noticed than so many; whoever has the turn looks for all.
+
+        Taken before `since`, so that what is committed behind that is noticed.
+        """
+        async with self._turn:
+            while self.commits == commits:
+                await anyio.sleep(_POLL_S)
+                await to_thread.run_sync(self._notice)
 
     def begin(self, session: str | None) -> Place:
         """Return the place of now."""
+        self._follow(session)
         stored = self._home.db.changes(session=session).cursor
         self._look()
         return Place(session, stored, self._run, self._number)
 
     def since(self, place: Place, limit: int) -> Heard:
         """Return what has happened since a place."""
+        self._follow(place.session)
         found = self._home.db.changes(place.stored, session=place.session, limit=limit)
         events = [_stored(self._home, event) for event in found.events]
         # What was stored is told at once; who is told something all the time waits for no look.
@@ -114,6 +129,35 @@ class Feed:
             number = max(number, at)
         return found, number
 
+    def _follow(self, session: str | None) -> None:
+        """Look from now on also at a session that is named, be it as old as it may."""
+        if self._noticed is None:
+            self._notice()
+        if session is None:
+            return
+        with self._lock:
+            self._followed = {session: None, **self._followed}
+            while len(self._followed) > _LOOKED_AT:
+                self._followed.popitem()
+            seen = self._seen
+            if seen is not None and session not in seen.compacted:
+                lines = self._lines_of({session})
+                self._seen = replace(
+                    seen,
+                    followed={**seen.followed, **lines},
+                    compacted={**seen.compacted, **self._compacted(lines)},
+                )
+
+    def _notice(self) -> None:
+        """Notice a commit; one that keeps everybody out is noticed at the next look."""
+        try:
+            found = self._home.db.changes(self._noticed, limit=_KEPT)
+        except Busy:
+            return
+        if found.cursor != self._noticed:
+            self._noticed = found.cursor
+            self.commits += 1
+
     def _look(self) -> None:
         with self._lock:
             self._looked_at = time.monotonic()
@@ -123,15 +167,24 @@ class Feed:
             self._stored = stored.cursor
             before, self._seen = self._seen, self._see()
             if before is not None:
-                for session, event in _differences(self._home, before, self._seen):
+                for session, event in differences(self._home, before, self._seen):
                     self._number += 1
                     self._passing.append((self._number, session, event))
 
     def _see(self) -> Seen:
-        db = self._home.db
-        lines = {line.id: line for line in db.list_sessions(limit=_LOOKED_AT).items}
-        compacted = {each: db.revision(each).compacted for each in lines}
-        return Seen(lines, compacted, self._see_routes())
+        lines = {line.id: line for line in self._home.db.list_sessions(limit=_LOOKED_AT).items}
+        followed = self._lines_of(self._followed.keys() - lines)
+        return Seen(lines, followed, self._compacted((*lines, *followed)), self._see_routes())
+
+    def _lines_of(self, sessions: Iterable[str]) -> dict[str, SessionSummary]:
+        found: dict[str, SessionSummary] = {}
+        for session in sessions:
+            with suppress(NotFound):
+                found[session] = self._home.db.summarize(session)
+        return found
+
+    def _compacted(self, sessions: Iterable[str]) -> dict[str, int]:
+        return {session: self._home.db.revision(session).compacted for session in sessions}
 
     def _see_routes(self) -> Mapping[str, str]:
         began = time.monotonic()
@@ -165,28 +218,3 @@ def _text(home: Home, event: Event) -> str | None:
     row = home.db.get_message(event.message_id)
     whole = event.text if row is None else plain_text(row["content"])
     return shorten(home.redact(whole), _TEXT)
-
-
-def _differences(home: Home, before: Seen, after: Seen) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is otherwise than in the look before, each with its session."""
-    at = iso(home.now())
-    found: list[tuple[str, dict[str, Any]]] = []
-
-    def note(kind: str, session: str, **more: Any) -> None:
-        event = {"type": kind, "at": at, "session_id": session}
-        found.append((session, event | said(profile=home.profile, **more)))
-
-    known = {line.root_id for line in before.lines.values()}
-    for session, line in after.lines.items():
-        was = before.lines.get(session)
-        if was is not None and was.title != line.title:
-            note("title_changed", session, title=rows.one_line(home, line.title))
-        more = after.compacted[session] > before.compacted.get(session, after.compacted[session])
-        if more or (was is None and line.root_id in known):
-            note("compressed", session)
-    for key, session in after.routes.items():
-        if before.routes.get(key) != session:
-            note("route_changed", session, session_key=key)
-    for key in before.routes.keys() - after.routes.keys():
-        note("route_changed", before.routes[key], session_key=key, reason="removed")
-    return found

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 
 from mcp_serve import redaction
 from mcp_serve.feed import Feed
-from session_core import Ledger, SessionDB, SessionStore, StateFolder
+from session_core import Corrupt, InvalidInput, Ledger, SessionDB, SessionStore, StateFolder
 
 if TYPE_CHECKING:
     from session_core import Compressor, Maintenance
+
+DATABASE = "state.db"
+
+CLIENT = "mcp-sessions"
+"""How the log names this server."""
 
 
 class Home:
@@ -38,11 +43,26 @@ class Home:
         self.now = clock
         self._lock = threading.RLock()
         self._store: SessionStore | None = None
+        self._file = _file(path / DATABASE)
+
+    def is_replaced(self) -> bool:
+        """Whether another database has taken the place of the one that is served."""
+        seen = _file(self.path / DATABASE)
+        if self._file is None:
+            self._file = seen
+        return seen not in (None, self._file)
 
     @cached_property
     def db(self) -> SessionDB:
-        """Its database; nothing is opened or made before the first look."""
-        return SessionDB(self.path / "state.db", read_only=self.read_only)
+        """Its database; nothing is opened or made before the first look.
+
+        Raises:
+            Corrupt: what has its name can be none.
+        """
+        try:
+            return SessionDB(self.path / DATABASE, read_only=self.read_only)
+        except InvalidInput as error:
+            raise Corrupt(f"no database can be served here: {error}") from error
 
     @property
     def store(self) -> SessionStore:
@@ -74,25 +94,39 @@ class Home:
 
     @cached_property
     def maintenance(self) -> Maintenance:
-        """What finds, plans, applies and restores."""
+        """What finds and plans."""
+        return self.maintenance_for(CLIENT)
+
+    def maintenance_for(self, client: str) -> Maintenance:
+        """Return what applies and restores, for one whom the log is to name."""
         from session_core import Maintenance  # noqa: PLC0415 -- it is not on the path of a read
 
-        return Maintenance(self.db, self.ledger, store=self.store, client="mcp-sessions")
+        return Maintenance(self.db, self.ledger, store=self.store, client=client)
 
-    @cached_property
-    def compressor(self) -> Compressor:
-        """What compresses, and takes that back."""
+    def compressor_for(self, client: str) -> Compressor:
+        """Return what compresses; no secret is in what it writes by itself."""
+        from mcp_serve import cleaning  # noqa: PLC0415 -- as below
         from session_core import Compressor  # noqa: PLC0415 -- it is not on the path of a read
 
-        return Compressor(self.db, self.ledger, store=self.store, client="mcp-sessions")
+        clean = cleaning.clean if self.redacts else cleaning.keep
+        return Compressor(self.db, self.ledger, store=self.store, clean=clean, client=client)
 
     def close(self) -> None:
         """Close what was opened."""
         opened = vars(self)
-        for name in ("compressor", "maintenance", "ledger"):
+        for name in ("maintenance", "ledger"):
             if name in opened:
                 opened[name].close()
         if self._store is not None:
             self._store.close()
         if "db" in opened:
             self.db.close()
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Return which file has a name, None where none has."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

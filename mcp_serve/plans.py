@@ -5,31 +5,44 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from mcp_serve import naming, rows
+from mcp_serve import budget, naming, rows
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
-from session_core import WHY_PROTECTED, Applied, InvalidInput, Preview, SessionFilter, Undone
+from mcp_serve.work import Work
+from session_core import WHY_PROTECTED, Applied, InvalidInput, Preview, SessionFilter
 
 NO_BYTES = {"needed_now": 0, "won_now": 0, "won_later": 0}
-_MOST_SKIPPED = 50
+WENT_ON = "this call went on with what a call before it had begun"
+
+_TOOLS = {
+    "prune": "sessions_prune",
+    "finalize": "sessions_finalize",
+    "compress": "sessions_compress",
+    "undo": "sessions_restore",
+}
+"""Which tool takes a plan, by what its kind begins with."""
+
 _WARNING = 500
+_FOR_ITEMS, _FOR_SKIPPED, _FOR_WARNINGS = 8_000, 6_000, 4_000
+"""So many characters of an answer are for each; the rest of it is short."""
 
 
 def preview(home: Home, found: Preview) -> dict[str, Any]:
     """Return what a plan would do."""
+    items = [
+        {
+            "id": rows.name(each.id),
+            "title": rows.one_line(home, each.title),
+            "why": rows.one_line(home, each.why),
+        }
+        for each in found.items
+    ]
     return {
         "outcome": found.outcome,
         "plan": found.plan,
         "expires_at": iso(found.expires_at),
         "count": found.count,
-        "items": [
-            {
-                "id": each.id,
-                "title": rows.one_line(home, each.title),
-                "why": rows.one_line(home, each.why),
-            }
-            for each in found.items
-        ],
+        "items": budget.first(items, _FOR_ITEMS),
         "protected": [
             {"why": WHY_PROTECTED[why], "count": count} for why, count in found.protected.items()
         ],
@@ -40,30 +53,47 @@ def preview(home: Home, found: Preview) -> dict[str, Any]:
 
 def warned(home: Home, warnings: Iterable[str]) -> list[str]:
     """Return warnings as they are said: they name titles, reasons and folders."""
-    return [rows.one_line(home, each, _WARNING) or "" for each in warnings]
+    found = [rows.one_line(home, each, _WARNING) or "" for each in dict.fromkeys(warnings)]
+    shown = budget.first(found, _FOR_WARNINGS)
+    more = len(found) - len(shown)
+    return [*shown, f"and {more:,} more warnings"] if more else shown
 
 
-def applied(home: Home, found: Applied | Undone, counted: str) -> dict[str, Any]:
-    """Return what was done of a plan; `counted` names what is counted.
+def skipped(home: Home, left: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return what was left as it is and why, as much as fits."""
+    said = [{"id": rows.name(each), "why": rows.one_line(home, why)} for each, why in left]
+    return budget.first(said, _FOR_SKIPPED)
+
+
+def apply(home: Home, plan: str, verb: str, counted: str, work: Work) -> dict[str, Any]:
+    """Apply a plan of a verb, or go on with it; `counted` names what its answer counts.
 
     Raises:
-        InvalidInput: it was the plan of an undo.
+        NotFound: there is no such plan.
+        InvalidInput: it is one of another tool.
     """
+    check_kind(home, plan, verb)
+    planned = home.maintenance.planned(plan)
+    goes_on = home.ledger.plan(plan).state == "applying"
+
+    def tell(done: Applied) -> None:
+        work.tell(planned.count - done.remaining, planned.count)
+
+    found = home.maintenance_for(work.client).apply(plan, progress=tell, stop=work.is_cancelled)
     if not isinstance(found, Applied):
         raise InvalidInput("that plan takes a compression back; pass it to sessions_restore")
-    said = preview(home, home.maintenance.planned(found.plan))
-    unsaid = len(found.skipped) - _MOST_SKIPPED
-    more = [f"{unsaid:,} more were skipped"] if unsaid > 0 else []
-    return said | {
+    tell(found)
+    left = skipped(home, [(each.id, each.why) for each in found.skipped])
+    unsaid = len(found.skipped) - len(left)
+    more = [f"{unsaid:,} more were skipped"] if unsaid else []
+    begun = [WENT_ON] if goes_on else []
+    return preview(home, planned) | {
         "outcome": found.outcome,
         counted: getattr(found, counted),
-        "skipped": [
-            {"id": each.id, "why": rows.one_line(home, each.why)}
-            for each in found.skipped[:_MOST_SKIPPED]
-        ],
+        "skipped": left,
         "remaining": found.remaining,
         "batch": found.batch,
-        "warnings": list(dict.fromkeys([*said["warnings"], *warned(home, found.warnings), *more])),
+        "warnings": warned(home, [*begun, *more, *planned.warnings, *found.warnings]),
     }
 
 
@@ -103,7 +133,10 @@ def check_kind(home: Home, plan: str, verb: str) -> None:
     """
     kind = home.ledger.plan(plan).kind
     if not kind.startswith(verb):
-        raise InvalidInput(f"plan {plan} is one to {kind}; pass it to the tool that made it")
+        tools = (tool for start, tool in _TOOLS.items() if kind.startswith(start))
+        raise InvalidInput(
+            f"plan {plan} is one to {kind}; pass it to {next(tools, 'what made it')}"
+        )
 
 
 def named(home: Home, sessions: list[str] | None) -> tuple[str, ...] | None:

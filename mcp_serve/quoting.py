@@ -15,6 +15,9 @@ _HIDDEN = re.compile(
 
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""All of these but line ends and tabs."""
+
 
 def textual(value: Any) -> str:
     """Return a value of a database as text, which columns of text do not always hold."""
@@ -30,6 +33,11 @@ def plain(value: Any) -> str:
     Secrets are looked for behind this, since a hidden sign in one would hide it too.
     """
     return " ".join(_BREAKS.sub(" ", _HIDDEN.sub("", textual(value))).split())
+
+
+def harmless(text: str) -> str:
+    """Return a text of several lines that a terminal takes for nothing but text."""
+    return _CONTROLS.sub("", _HIDDEN.sub("", text))
 
 
 def shorten(text: str, most: int = 200) -> str:

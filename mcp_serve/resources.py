@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
+from pydantic import FiniteFloat, PositiveInt
 
 from mcp_serve import budget, cursors, rows, wrong
 from mcp_serve.calls import Caller
@@ -21,7 +23,7 @@ from mcp_serve.quoting import plain
 from mcp_serve.served import Served
 from mcp_serve.tools import reading, routes, stats
 from mcp_serve.tools.spec import Spec
-from session_core import InvalidInput, NotFound, SessionError
+from session_core import InvalidInput, NotFound, SessionError, SessionSummary
 
 MIME = "application/json"
 STATS, ROUTES = "sessions://stats", "sessions://routes"
@@ -29,6 +31,7 @@ STATS, ROUTES = "sessions://stats", "sessions://routes"
 _LIST = "resources/list"
 _NEWEST = 50
 _PAGE = 25
+_PLACE = tuple[PositiveInt, tuple[FiniteFloat, str, str]]
 _EVENTS = 500
 _LISTED = {"session_started", "session_ended", "title_changed"}
 
@@ -70,19 +73,54 @@ class Resources:
         """
         try:
             listed, following = await to_thread.run_sync(self._page, cursor)
-        except SessionError as error:
+        except InvalidInput as error:
             raise MCPError(INVALID_PARAMS, wrong.explain(error) or "invalid cursor") from error
         return ListResourcesResult(resources=listed, next_cursor=following)
 
     def _page(self, cursor: str | None) -> tuple[list[Resource], str | None]:
-        home = self._served.home()
-        asked = Asked(_LIST, {}, 0.0) if cursor is None else cursors.opened(_LIST, cursor)
-        done, place = (0, None) if asked.place is None else asked.place
-        page = home.db.list_sessions(limit=min(_PAGE, _NEWEST - done), cursor=place)
-        done += len(page.items)
-        more = page.next_cursor is not None and done < _NEWEST
-        listed = [_listed(home, each) for each in page.items]
-        return listed, asked.at([done, page.next_cursor]) if more else None
+        asked = Asked(_LIST, {}, 0.0)
+        if cursor is not None:
+            asked = cursors.opened(_LIST, cursor, _PLACE)
+        done, behind = asked.place or (0, None)
+        newest = sorted(self._newest(), key=lambda each: _order(*each))
+        left = [each for each in newest if behind is None or _order(*each) > behind]
+        shown = left[: min(_PAGE, _NEWEST - done)]
+        more = len(left) > len(shown) and done + len(shown) < _NEWEST
+        following = asked.at([done + len(shown), _order(*shown[-1])]) if more else None
+        return [self._listed(home, found) for home, found in shown], following
+
+    def _newest(self) -> list[tuple[Home, SessionSummary]]:
+        """Return the newest conversations of each home that can be read.
+
+        What is wrong with another is said by `sessions://stats`, which is listed in any case.
+        """
+        newest: list[tuple[Home, SessionSummary]] = []
+        for home in self._homes():
+            with suppress(SessionError):
+                page = home.db.list_sessions(limit=_NEWEST)
+                newest += [(home, found) for found in page.items]
+        return newest
+
+    def _homes(self) -> Iterator[Home]:
+        return (self._served.home(name) for name in self._served.names)
+
+    def _holder(self, session_id: str) -> Home | None:
+        """Return the first home with this session, which its address means."""
+        for home in self._homes():
+            with suppress(SessionError):
+                if home.db.get_session(session_id) is not None:
+                    return home
+        return None
+
+    def _listed(self, home: Home, found: SessionSummary) -> Resource:
+        """Return the entry of a conversation, under an address that means this one."""
+        title = rows.one_line(home, found.title) or home.redact_cut(plain(found.preview))
+        name, address = title or found.id, address_of_session(found.id)
+        if home.profile is None:
+            return Resource(uri=address, name=name, mime_type=MIME)
+        if self._holder(found.id) is not home:
+            address = _messages_of(address, home.profile)
+        return Resource(uri=address, name=f"{home.profile}: {name}", mime_type=MIME)
 
     async def changes(self) -> tuple[list[str], bool]:
         """Return the addresses of what has changed since it was asked, and whether lists have."""
@@ -99,6 +137,9 @@ class Resources:
             except SessionError:
                 continue  # a home that cannot be read just now is looked at again
             self._heard[name] = heard.place
+            if heard.gap:  # another database, or an earlier state of it
+                kinds |= _LISTED
+                touched += [STATS, ROUTES]
             for event in heard.events:
                 kinds.add(event["type"])
                 touched += _touched(event)
@@ -112,6 +153,9 @@ class Resources:
 
     async def _messages(self, session_id: str, cursor: str = "", profile: str = "") -> str:
         given = {"session": session_id, "cursor": cursor or None, "profile": profile or None}
+        if not (cursor or profile):
+            holder = await to_thread.run_sync(self._holder, session_id)
+            given["profile"] = None if holder is None else holder.profile
         return await self._answer(reading.SPEC, given)
 
     async def _route(self, session_key: str) -> str:
@@ -137,17 +181,18 @@ class Resources:
         except Exception as error:
             raise _refusal(error) from error
 
-    async def _anywhere(self, read: Any) -> dict[str, Any]:
+    async def _anywhere(self, read: Callable[[Home], dict[str, Any]]) -> dict[str, Any]:
         """Return what the first home has that has it."""
 
         def look() -> dict[str, Any]:
-            *others, last = self._served.names
-            for name in others:
+            failed: list[SessionError] = []
+            for home in self._homes():
                 try:
-                    return dict(read(self._served.home(name)))
-                except NotFound:
-                    continue
-            return dict(read(self._served.home(last)))
+                    return read(home)
+                except SessionError as error:
+                    failed.append(error)
+            # That a home cannot be read says more than that another has nothing.
+            raise min(failed, key=lambda error: isinstance(error, NotFound))
 
         try:
             return await to_thread.run_sync(look)
@@ -155,9 +200,12 @@ class Resources:
             raise _refusal(error) from error
 
 
-def _listed(home: Home, found: Any) -> Resource:
-    name = rows.one_line(home, found.title) or home.redact_cut(plain(found.preview)) or found.id
-    return Resource(uri=address_of_session(found.id), name=name, mime_type=MIME)
+def _order(home: Home, found: SessionSummary) -> tuple[float, str, str]:
+    return -found.last_active_at, home.profile or "", found.id
+
+
+def _messages_of(address: str, profile: str) -> str:
+    return f"{address}/messages?profile={quote(profile, safe='')}"
 
 
 def _refusal(error: Exception) -> Exception:
@@ -177,6 +225,8 @@ def _touched(event: dict[str, Any]) -> Iterator[str]:
     session = address_of_session(event["session_id"])
     yield session
     yield f"{session}/messages"
+    if "profile" in event:
+        yield _messages_of(session, event["profile"])
     yield STATS
     if "session_key" in event:
         yield address_of_route(event["session_key"])

@@ -7,22 +7,24 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.answers import said
-from mcp_serve.quoting import plain, shorten
+from mcp_serve.quoting import plain, shorten, textual
 from mcp_serve.times import iso
 from session_core import Hit, MessageRow, SessionSummary, plain_text
 
 if TYPE_CHECKING:
     from mcp_serve.homes import Home
 
+_NAME_CHARACTERS = 500
 _CALL_CHARACTERS = 120
 _TOOL_CHARACTERS = 200
+_ROLE_CHARACTERS = 40
 
 
 def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> dict[str, Any]:
     """Return a list row: one conversation; `pins` are those that no column has."""
     return {
-        "id": found.id,
-        **said(root_id=None if found.root_id == found.id else found.root_id),
+        "id": name(found.id),
+        **said(root_id=None if found.root_id == found.id else name(found.root_id)),
         "title": one_line(home, found.title),
         "preview": home.redact_cut(plain(found.preview)),
         "source": one_line(home, found.source) or "",
@@ -35,6 +37,11 @@ def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> di
         "pinned": found.pinned or found.id in pins,
         **said(profile=home.profile),
     }
+
+
+def name(value: Any) -> str:
+    """Return an id or a key as it is: no call takes one that is cut here."""
+    return shorten(textual(value), _NAME_CHARACTERS)
 
 
 def one_line(home: Home, value: Any, most: int = 200) -> str | None:
@@ -52,11 +59,11 @@ def shown(home: Home, row: MessageRow, *, whole: bool) -> tuple[str, int]:
     if row["role"] == "tool" and not whole:
         return body[:_TOOL_CHARACTERS], max(0, len(body) - _TOOL_CHARACTERS)
     left, parts = 0, _some(body)
-    for name, arguments in _called(home, row):
+    for tool, arguments in _called(home, row):
         said_to_it = home.redact(arguments)
         most = len(said_to_it) if whole else _CALL_CHARACTERS
         left += max(0, len(said_to_it) - most)
-        parts.append(f"[calls {name} {said_to_it[:most]}]")
+        parts.append(f"[calls {tool} {said_to_it[:most]}]")
     return "\n".join(parts), left
 
 
@@ -66,13 +73,13 @@ def message(
     """Return a message with the part of its text that is shown, and how much is left out."""
     return {
         "id": row["id"],
-        "role": row["role"],
+        "role": one_line(home, row["role"], _ROLE_CHARACTERS) or "",
         "text": text,
         "at": iso(row["timestamp"]),
         **said(
             tool=one_line(home, row.get("tool_name")) or _names(home, row),
             compacted=bool(row.get("compacted")),
-            session_id=session_id,
+            session_id=None if session_id is None else name(session_id),
             cut_chars=left or None,
         ),
     }
@@ -81,9 +88,9 @@ def message(
 def hit(home: Home, found: Hit, snippet: str) -> dict[str, Any]:
     """Return a found message."""
     return {
-        "session_id": found.session_id,
+        "session_id": name(found.session_id),
         "message_id": found.message_id,
-        "role": found.role,
+        "role": one_line(home, found.role, _ROLE_CHARACTERS) or "",
         "at": iso(found.at),
         "snippet": snippet,
         "title": one_line(home, found.title),
@@ -108,7 +115,7 @@ def _some(text: str) -> list[str]:
 
 
 def _names(home: Home, row: MessageRow) -> str | None:
-    return ", ".join(dict.fromkeys(name for name, _ in _called(home, row))) or None
+    return shorten(", ".join(dict.fromkeys(each for each, _ in _called(home, row)))) or None
 
 
 def _called(home: Home, row: MessageRow) -> list[tuple[str, str]]:

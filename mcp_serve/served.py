@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ class Served:
                 raise NotFound(f"no profile {name!r} in {self.root}; there are {', '.join(known)}")
         self._paths = {name: known[name] for name in wanted or ["default"]}
         self._homes: dict[str, Home] = {}
+        self._left: dict[str, Home] = {}
+        self._lock = threading.Lock()
 
     @property
     def names(self) -> list[str]:
@@ -63,25 +66,41 @@ class Served:
         return self._paths[name]
 
     def home(self, profile: str | None = None) -> Home:
-        """Return the home of a profile.
+        """Return the home of a profile, anew where another database has taken its place.
 
         Raises:
             InvalidInput: it is not served.
         """
+        name, path = profile or self.names[0], self.path(profile)
+        with self._lock:
+            home = self._homes.get(name)
+            if home is None or home.is_replaced():
+                self._leave(name)
+                home = self._homes[name] = self._made(name, path)
+        return home
+
+    def _made(self, name: str, path: Path) -> Home:
         from mcp_serve.homes import Home  # noqa: PLC0415 -- behind the first answer
 
-        name, path = profile or self.names[0], self.path(profile)
-        if name not in self._homes:
-            made = Home(
-                path,
-                profile=name if len(self._paths) > 1 else None,
-                read_only=self.options.read_only,
-                redact=self.options.redact,
-            )
-            return self._homes.setdefault(name, made)
-        return self._homes[name]
+        return Home(
+            path,
+            profile=name if len(self._paths) > 1 else None,
+            read_only=self.options.read_only,
+            redact=self.options.redact,
+        )
+
+    def _leave(self, name: str) -> None:
+        """Open a home no more; it stays open for the calls that are under way until the next one.
+
+        Those end by themselves, and no file is replaced as often as that.
+        """
+        before = self._left.pop(name, None)
+        if before is not None:
+            before.close()
+        if name in self._homes:
+            self._left[name] = self._homes.pop(name)
 
     def close(self) -> None:
         """Close every home that was opened."""
-        for home in self._homes.values():
+        for home in (*self._homes.values(), *self._left.values()):
             home.close()

@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from mcp.server.mcpserver import ElicitationResult, MCPServer, Resolve
+from mcp.server.mcpserver import Context, ElicitationResult, MCPServer, Resolve
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import Completion, ListResourcesResult, ToolAnnotations
 
-from mcp_serve import consent, plans, prompts, sdk
+from mcp_serve import consent, plans, prompts
 from mcp_serve.calls import Caller
 from mcp_serve.completions import Completions
+from mcp_serve.homes import CLIENT
+from mcp_serve.quoting import plain, shorten
 from mcp_serve.resources import Resources
+from mcp_serve.sdk.leaving import unless_left
+from mcp_serve.sdk.tools import strict_tool
 from mcp_serve.served import Served
 from mcp_serve.tools import (
     compress,
@@ -29,6 +33,7 @@ from mcp_serve.tools import (
     stats,
 )
 from mcp_serve.tools.spec import Spec
+from mcp_serve.work import Work
 from mcp_serve.wrong import explain
 
 SPECS: tuple[Spec, ...] = (
@@ -46,6 +51,8 @@ SPECS: tuple[Spec, ...] = (
 )
 """The tools in the order in which they are listed."""
 
+_CLIENT_CHARACTERS = 60
+
 
 class Surface:
     """The tools, resources, prompts and completions of what is served."""
@@ -57,7 +64,7 @@ class Surface:
         read_only = served.options.read_only
         shown = [spec for spec in SPECS if not (spec.changes and read_only)]
         self.tools: Sequence[Tool] = [
-            _tool(spec, self._caller, consent.asking(served, spec.asks)) for spec in shown
+            _tool(spec, self._caller, consent.asking(served, spec)) for spec in shown
         ]
         self._prompts = [each for each in prompts.ALL if not (each.changes and read_only)]
 
@@ -92,19 +99,33 @@ def _run(spec: Spec, caller: Caller, ask: Any) -> Any:
         del context
         return await caller.call(spec, given)
 
-    async def apply(context: Any, asked: Any, **given: Any) -> Any:
-        del context
-        return await caller.apply(spec, consent.answer_of(asked), given)
+    async def wait(context: Any, **given: Any) -> Any:
+        return await unless_left(context, partial(caller.call, spec, given))
 
+    async def change(context: Any, **given: Any) -> Any:
+        return await caller.change(spec, given, _work(context))
+
+    async def apply(context: Any, asked: Any, **given: Any) -> Any:
+        return await caller.apply(spec, consent.answer_of(asked), given, _work(context))
+
+    if not spec.changes:
+        return wait if spec.waits else call
     if not spec.asks:
-        return call
+        return change
     apply.__annotations__["asked"] = Annotated[ElicitationResult[consent.Consent], Resolve(ask)]
     return apply
 
 
+def _work(context: Context[Any, Any]) -> Work:
+    """Return the work of a call; the log says of which client it is."""
+    params = context.session.client_params
+    name = shorten(plain(params.client_info.name), _CLIENT_CHARACTERS) if params else ""
+    return Work(f"{CLIENT}: {name}" if name else CLIENT, context.report_progress)
+
+
 def _tool(spec: Spec, caller: Caller, ask: Any) -> Tool:
     run = _run(spec, caller, ask)
-    return sdk.strict_tool(
+    return strict_tool(
         run,
         name=spec.name,
         title=spec.title,

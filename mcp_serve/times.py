@@ -38,6 +38,6 @@ def moment(name: str, text: str | None, now: float) -> float | None:
         return zoned.timestamp()
     except (ValueError, OverflowError) as error:
         raise InvalidInput(
-            f"{name} {text[:40]!r} is no time; give an age such as '7d' or '12h', "
+            f"{name} {text!r:.80} is no time; give an age such as '7d' or '12h', "
             "or a time such as '2026-11-01T08:00:00Z'"
         ) from error

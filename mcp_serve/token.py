@@ -20,23 +20,31 @@ def token_of(db_path: Path) -> str:
     """Return the token of a home.
 
     Raises:
-        Denied: that of the environment is too short to be one.
+        Denied: what is to be one is too short, or may not be read.
     """
     given = os.environ.get(VARIABLE, "").strip()
     if given:
-        if len(given) < _LEAST or not given.isascii():
-            raise Denied(f"{VARIABLE} is no token: at least {_LEAST} ASCII characters")
-        return given
+        return _checked(given, f"{VARIABLE} is no token", "set it anew, or not at all")
     folder = StateFolder(db_path)
     found = folder.find()
     return (found and _read(found / _FILE)) or _made(folder.make() / _FILE)
 
 
+def _checked(given: str, wrong: str, following: str) -> str:
+    if len(given) < _LEAST or not (given.isascii() and given.isprintable()):
+        raise Denied(f"{wrong}: it has at least {_LEAST} ASCII characters; {following}")
+    return given
+
+
 def _read(path: Path) -> str | None:
+    """Return the token of a file, None where there is none; what else is in it opens nothing."""
     try:
-        return path.read_text(encoding="ascii").strip() or None
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise Denied(f"{path} may not be read: {error.strerror}; mend that or remove it") from error
+    return _checked(text, f"{path} holds no token", "remove it, and a new one is made")
 
 
 def _made(path: Path) -> str:

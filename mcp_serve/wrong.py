@@ -9,6 +9,7 @@ from typing import Any
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import ValidationError
 
+from mcp_serve.redaction import redact
 from session_core import (
     Busy,
     Changed,
@@ -28,14 +29,43 @@ _NEXT: tuple[tuple[type[SessionError], str], ...] = (
 )
 """The next call, where the error itself does not name it."""
 
+_UNANSWERED = (
+    "the client has agreed without an answer to the question, and nothing was changed; call again "
+    "with the same plan, or start the server with --confirm=never if it cannot ask"
+)
+
+_WANTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list of texts",
+}
+
+_LIMITS = {
+    "greater_than_equal": ("ge", "is at least {:g}"),
+    "less_than_equal": ("le", "is at most {:g}"),
+    "string_too_long": ("max_length", "has at most {:,} characters"),
+    "string_too_short": ("min_length", "has at least {:,} character"),
+    "too_long": ("max_length", "has at most {:,} entries"),
+}
+"""What of an argument is over or under its limit, and where that is found."""
+
 _MOST = 600
 
 
 def explain(error: BaseException, valid: Sequence[str] = ()) -> str | None:
     """Return what a model is told; None where nothing may be, since it is a defect.
 
-    `valid` are the names of the arguments that there are.
+    `valid` are the names of the arguments that there are. What somebody has passed stands in it,
+    and a secret may have been.
     """
+    said = _said(error, valid)
+    return None if said is None else redact(said)
+
+
+def _said(error: BaseException, valid: Sequence[str]) -> str | None:
     if isinstance(error, ValidationError):
         return _invalid(error, valid)
     if isinstance(error, NotFound) and error.nearest:
@@ -44,8 +74,8 @@ def explain(error: BaseException, valid: Sequence[str] = ()) -> str | None:
     if isinstance(error, SessionError):
         following = next((text for kind, text in _NEXT if isinstance(error, kind)), "")
         return f"{_cut(str(error))}{'; ' + following if following else ''}."
-    if isinstance(error, ToolError):
-        return str(error)
+    if isinstance(error, ToolError):  # we raise none: what the SDK says of an answer to a question
+        return _UNANSWERED
     return None
 
 
@@ -68,13 +98,13 @@ def _one(each: Any, valid: Sequence[str]) -> str:
         return f"{name} is required"
     if kind == "literal_error":
         return f"{name} is one of {context['expected']}"
-    limits = {
-        "greater_than_equal": ("ge", "at least"),
-        "less_than_equal": ("le", "at most"),
-    }
-    if kind in limits:
-        key, words = limits[kind]
-        return f"{name} is {words} {context[key]}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in _WANTED:
+        return f"{name} is {_WANTED[kind]}"
+    if kind in _LIMITS:
+        key, words = _LIMITS[kind]
+        return f"{name} {words.format(context[key])}"
     return f"{name}: {each['msg'][:1].lower()}{each['msg'][1:]}"
 
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 VERSIONS = ("3.13", "3.12", "3.11")
@@ -55,6 +55,34 @@ def peer_environment(home: Path, extra: Mapping[str, str] | None = None) -> dict
     return env | own | dict(extra or {})
 
 
+def run(command: list[str], requirement: str, *, path: Path | None = None) -> None:
+    """Run a step of an installation; programs of the folder `path` are found first.
+
+    Raises:
+        PeerMissing: it failed.
+    """
+    env = os.environ | ({"PATH": f"{path}{os.pathsep}{os.environ['PATH']}"} if path else {})
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = "\n".join(done.stderr.strip().splitlines()[-15:]) or "no reason given"
+        raise PeerMissing(f"{requirement} could not be installed:\n{reason}")
+
+
+def build(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Build it beside its place and move it there, so that it is whole or not there at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        fill(building)
+        try:
+            building.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another run was faster
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
 def _candidates(versions: Sequence[str]) -> Iterator[str]:
     yield sys.executable
     for version in versions:
@@ -71,27 +99,12 @@ def _version_of(command: str) -> str | None:
 
 
 def _make(folder: Path, requirement: str, base: str) -> None:
-    """Build it beside its place and move it there, so that it is whole or not there at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-    try:
-        _run([base, "-m", "venv", str(building)], requirement)
+    def fill(building: Path) -> None:
+        run([base, "-m", "venv", str(building)], requirement)
         install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", requirement]
-        _run([str(_python_in(building)), *install], requirement)
-        try:
-            building.rename(folder)
-        except OSError:
-            if not _python_in(folder).exists():  # else another run was faster
-                raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        run([str(_python_in(building)), *install], requirement)
 
-
-def _run(command: list[str], requirement: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = "\n".join(done.stderr.strip().splitlines()[-15:]) or "no reason given"
-        raise PeerMissing(f"{requirement} could not be installed:\n{reason}")
+    build(folder, fill)
 
 
 def _python_in(folder: Path) -> Path:

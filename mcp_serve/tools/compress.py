@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from mcp_serve import arguments as given_as
-from mcp_serve import budget, naming, plans, redaction, shapes, whole
+from mcp_serve import budget, naming, plans, redaction, rows, shapes
 from mcp_serve.cursors import Asked
-from mcp_serve.homes import Home
+from mcp_serve.homes import CLIENT, Home
 from mcp_serve.times import iso
 from mcp_serve.tools.spec import Spec
-from session_core import Compressed, InvalidInput, NotCompressed, Planned
+from mcp_serve.work import Work
+from session_core import Brief, Compressed, InvalidInput, NotCompressed
 
 _FOR_FACTS = 8_000
-_LEAST_SECRET = 6
-_SEAM = re.compile(r"[\s=:@\"'`\\/]+")
+_FOR_PLAN = 1_000
+"""So many characters of an answer are for the facts, and for what stands beside the brief."""
 
 
 class CompressArguments(given_as.Home):
     """The arguments of `sessions_compress`."""
 
     session: given_as.ExactSession | None = None
-    plan: given_as.Handle | None = None
+    plan: Annotated[given_as.Handle, Field(description="That of call 1.")] | None = None
     summary: (
-        Annotated[
-            str, Field(max_length=400_000, description="With plan: the summary that you wrote.")
-        ]
-        | None
+        Annotated[str, Field(max_length=400_000, description="What you wrote, with plan.")] | None
     ) = None
     method: Annotated[
         Literal["summary", "extractive"], Field(description="extractive: made without a model.")
@@ -40,84 +37,67 @@ class CompressArguments(given_as.Home):
     )
 
 
-def compress(home: Home, given: CompressArguments, asked: Asked) -> dict[str, Any]:
+def compress(home: Home, given: CompressArguments, asked: Asked, work: Work) -> dict[str, Any]:
     """Answer a plan with its brief, or apply one."""
     del asked
     if given.plan is not None:
-        return _done(given.plan, _apply(home, given.plan, given.summary))
+        return _applied(home, given.plan, given.summary, work)
     if given.session is None:
-        raise InvalidInput("session is required; the plan of the first call for the second")
+        raise InvalidInput("give a session for a plan and a brief, or the plan to apply it")
     if given.summary is not None:
         raise InvalidInput("a summary goes with a plan; call with session first for the brief")
     try:
-        planned = home.compressor.plan(
-            naming.find_exactly(home, given.session), shape=given.shape, keep_last=given.keep_last
+        planned = home.compressor_for(work.client).plan(
+            naming.find_exactly(home, given.session),
+            shape=given.shape,
+            keep_last=given.keep_last,
+            method=given.method,
         )
     except NotCompressed as error:
         if error.code != "nothing_to_win":
             raise
-        return _plan(None, None, 0) | {"outcome": "nothing", "warnings": [str(error)]}
+        why = rows.one_line(home, str(error), 500) or ""
+        return _plan(None, None, 0) | {"outcome": "nothing", "warnings": [why]}
     return _plan(planned.plan, planned.expires_at, planned.brief.messages) | {
-        "brief": _brief(home, planned)
+        "brief": _brief(planned.brief)
     }
 
 
-def _apply(home: Home, plan: str, summary: str | None) -> Compressed:
+def check(home: Home, plan: str, summary: str | None) -> None:
+    """Refuse a plan that cannot be applied with a summary, or without one.
+
+    Raises:
+        InvalidInput: it is that of another tool, or the summary is not one that it waits for.
+    """
+    plans.check_kind(home, plan, "compress")
     if summary is not None and redaction.MARK in summary:
         raise InvalidInput(
             f"the summary contains {redaction.MARK!r}, which stands for a secret; "
             "write it without these marks"
         )
-    return home.compressor.apply(plan, summary)
+    home.compressor_for(CLIENT).check(plan, summary)
 
 
-def _brief(home: Home, planned: Planned) -> dict[str, Any]:
-    brief = planned.brief
-    facts: list[str] = []
-    secrets = _secrets(home, planned) if home.redacts else set()
-    room = _FOR_FACTS
-    for fact in brief.must_survive:
-        room -= budget.size(fact) + 1
-        if room < 0:
-            break
-        if home.redact(fact) == fact and not _tells(fact, secrets):
-            facts.append(fact)
+def _applied(home: Home, plan: str, summary: str | None, work: Work) -> dict[str, Any]:
+    check(home, plan, summary)
+    count = home.maintenance.planned(plan).count
+    done = home.compressor_for(work.client).apply(plan, summary, stop=work.is_cancelled)
+    work.tell(count, count)
+    return _done(plan, count, done)
+
+
+def _brief(brief: Brief) -> dict[str, Any]:
     said = {
         "from_id": brief.from_id,
         "to_id": brief.to_id,
         "messages": brief.messages,
         "tokens": brief.tokens,
-        "must_survive": facts,
+        "must_survive": budget.first(brief.must_survive, _FOR_FACTS),
         "target_chars": brief.target_chars,
         "digest": "",
     }
-    left = budget.DEFAULT - budget.size(said) - 1_000
-    digest = "\n".join(
-        line for line in home.redact(brief.digest).split("\n") if not _tells(line, secrets)
-    )
-    return said | {"digest": budget.cut(digest, left)}
-
-
-def _secrets(home: Home, planned: Planned) -> set[str]:
-    """Return what is secret in the range: a line of a brief may lack the name that says so."""
-    rows = home.db.get_messages(planned.session_id)
-    ids = range(planned.brief.from_id, planned.brief.to_id + 1)
-    found = {secret for row in rows if row["id"] in ids for secret in whole.secrets(row)}
-    return {value for secret in found for value in _values(secret)}
-
-
-def _values(secret: str) -> list[str]:
-    """Return a secret without the names beside it: what has a digit, or stands last."""
-    parts = [part for part in _SEAM.split(secret) if len(part) >= _LEAST_SECRET]
-    return [part for part in parts if part is parts[-1] or any(map(str.isdigit, part))]
-
-
-def _tells(line: str, secrets: set[str]) -> bool:
-    """Whether a line has a secret in it, or is a piece of one."""
-    said = line.strip()
-    return any(
-        secret in said or (said in secret and len(said) >= _LEAST_SECRET) for secret in secrets
-    )
+    left = budget.DEFAULT - budget.size(said) - _FOR_PLAN
+    return said | {"digest": budget.cut(brief.digest, left)}
 
 
 def _plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, Any]:
@@ -133,12 +113,12 @@ def _plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, A
     }
 
 
-def _done(plan: str, done: Compressed) -> dict[str, Any]:
+def _done(plan: str, count: int, done: Compressed) -> dict[str, Any]:
     kept = done.retention
-    return _plan(plan, None, done.rows) | {
+    return _plan(plan, None, count) | {
         "outcome": "applied",
         "shape": done.shape,
-        "session_id": done.session_id,
+        "session_id": rows.name(done.session_id),
         "tokens_before": done.tokens_before,
         "tokens_after": done.tokens_after,
         "retention": {
@@ -168,4 +148,5 @@ SPEC = Spec(
     changes=True,
     asks="compress",
     beside_plan=("summary",),
+    check=check,
 )

@@ -11,6 +11,7 @@ from mcp_serve import naming, rows, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools.spec import Spec
+from mcp_serve.work import Work
 
 
 class EditArguments(given_as.Home):
@@ -25,10 +26,10 @@ class EditArguments(given_as.Home):
     reopen: Annotated[bool, Field(description="Forget that it has ended.")] = False
 
 
-def edit(home: Home, given: EditArguments, asked: Asked) -> dict[str, Any]:
+def edit(home: Home, given: EditArguments, asked: Asked, work: Work) -> dict[str, Any]:
     """Edit a session and return it as a list shows it."""
     del asked
-    edited = home.maintenance.edit(
+    edited = home.maintenance_for(work.client).edit(
         naming.find_exactly(home, given.session or ""),
         title=given.title,
         archived=given.archived,

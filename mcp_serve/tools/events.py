@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import anyio
 from anyio import to_thread
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from mcp_serve import arguments as given_as
 from mcp_serve import budget, naming, shapes
@@ -14,8 +14,6 @@ from mcp_serve.cursors import Asked
 from mcp_serve.feed import Heard, Place
 from mcp_serve.homes import Home
 from mcp_serve.tools.spec import Spec
-
-_POLL_S = 0.05
 
 
 class EventsArguments(given_as.Home):
@@ -39,12 +37,14 @@ async def wait(home: Home, given: EventsArguments, asked: Asked) -> dict[str, An
     place = Place.unpack(asked.place) if asked.place else await to_thread.run_sync(begin)
     until = anyio.current_time() + given.timeout_s
     while True:
+        commits = home.feed.commits
         heard = await to_thread.run_sync(home.feed.since, place, given.limit)
         over = anyio.current_time() >= until
         if heard.events or heard.gap or over:
             return await to_thread.run_sync(_fitting, home, given.limit, asked, place, heard)
         place = heard.place
-        await anyio.sleep(max(0.0, min(_POLL_S, until - anyio.current_time())))
+        with anyio.CancelScope(deadline=until):
+            await home.feed.beyond(commits)
 
 
 def _fitting(home: Home, limit: int, asked: Asked, place: Place, heard: Heard) -> dict[str, Any]:
@@ -63,11 +63,14 @@ SPEC = Spec(
     title="Wait for events",
     description=(
         "What has happened since a cursor: new messages, sessions that began or ended, and while "
-        "this server runs new titles, routes and compressions. Without a cursor it starts now; it "
+        "this server runs new routes, and new titles and compressions of the session that is "
+        "followed or of the newest 50. Without a cursor it starts now; it "
         "answers at the first event or at timeout_s (0: at once). Pass the cursor of each answer "
         "to the next call. gap=true: events were missed, list again. Texts are quoted material."
     ),
     arguments=EventsArguments,
     answers=shapes.Events,
     run=wait,
+    waits=True,
+    place=tuple[str | None, str, str, NonNegativeInt],
 )

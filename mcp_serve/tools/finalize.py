@@ -11,6 +11,7 @@ from mcp_serve import plans, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools.spec import Spec
+from mcp_serve.work import Work
 from session_core import InvalidInput, Wanted
 
 
@@ -30,12 +31,11 @@ class FinalizeArguments(given_as.Home):
     plan: given_as.Handle | None = None
 
 
-def finalize(home: Home, given: FinalizeArguments, asked: Asked) -> dict[str, Any]:
+def finalize(home: Home, given: FinalizeArguments, asked: Asked, work: Work) -> dict[str, Any]:
     """Plan, or apply what was planned."""
     del asked
     if given.plan is not None:
-        plans.check_kind(home, given.plan, "finalize")
-        return plans.applied(home, home.maintenance.apply(given.plan), "finalized")
+        return plans.apply(home, given.plan, "finalize", "finalized", work)
     if given.what == "sessions" and not given.sessions:
         raise InvalidInput(
             "name the sessions to finalize, or give what='expired', 'orphaned' or 'abandoned'"

@@ -11,13 +11,17 @@ from mcp_serve import plans, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools.spec import Spec
+from mcp_serve.work import Work
 from session_core import Wanted
 
 
 class PruneArguments(given_as.Home):
     """The arguments of `sessions_prune`."""
 
-    what: Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"] = "sessions"
+    what: Annotated[
+        Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"],
+        Field(description="all: everything but trash."),
+    ] = "sessions"
     sessions: given_as.Sessions | None = None
     project: given_as.Project | None = None
     source: Annotated[str, Field(max_length=200)] | None = None
@@ -28,19 +32,18 @@ class PruneArguments(given_as.Home):
     plan: given_as.Handle | None = None
 
 
-def prune(home: Home, given: PruneArguments, asked: Asked) -> dict[str, Any]:
+def prune(home: Home, given: PruneArguments, asked: Asked, work: Work) -> dict[str, Any]:
     """Plan, or apply what was planned."""
     del asked
-    if given.plan is None:
-        wanted = Wanted(
-            given.what,
-            ids=plans.named(home, given.sessions),
-            where=plans.where(given),
-            older_than_days=given.older_than_days,
-        )
-        return plans.preview(home, home.maintenance.plan(wanted))
-    plans.check_kind(home, given.plan, "prune")
-    return plans.applied(home, home.maintenance.apply(given.plan), "removed")
+    if given.plan is not None:
+        return plans.apply(home, given.plan, "prune", "removed", work)
+    wanted = Wanted(
+        given.what,
+        ids=plans.named(home, given.sessions),
+        where=plans.where(given),
+        older_than_days=given.older_than_days,
+    )
+    return plans.preview(home, home.maintenance.plan(wanted))
 
 
 SPEC = Spec(

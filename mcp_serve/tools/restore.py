@@ -12,40 +12,54 @@ from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
 from mcp_serve.tools.spec import Spec
-from session_core import Applied, InvalidInput, Restored, UndoPlanned
+from mcp_serve.work import Work
+from session_core import InvalidInput, Restored, Undone, UndoPlanned
 
 
 class RestoreArguments(given_as.Listing):
     """The arguments of `sessions_restore`."""
 
-    batch: Annotated[str, Field(max_length=100)] | None = None
+    batch: Annotated[str, Field(max_length=100, description="Undo this one.")] | None = None
     plan: given_as.Handle | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
-def restore(home: Home, given: RestoreArguments, asked: Asked) -> dict[str, Any]:
+def restore(home: Home, given: RestoreArguments, asked: Asked, work: Work) -> dict[str, Any]:
     """List what can be undone, or undo it."""
     if given.plan is not None:
         plans.check_kind(home, given.plan, "undo")
-        return _undone(home, home.maintenance.apply(given.plan), given.plan)
+        found = home.maintenance_for(work.client).apply(given.plan)
+        return _undone(home, found, plan=given.plan)
     if given.batch is None:
         return budget.fit(lambda limit: _batches(home, limit, asked), "batches", given.limit)
     if given.cursor is not None:
         raise InvalidInput("give a batch or a cursor, not both")
-    found = home.maintenance.restore(given.batch)
+    return _restored(home, given.batch, work)
+
+
+def _restored(home: Home, batch: str, work: Work) -> dict[str, Any]:
+    total = 0
+
+    def tell(done: Restored) -> None:
+        nonlocal total
+        total = max(total, done.remaining + 1)
+        work.tell(total - done.remaining, total)
+
+    goes_on = any(step.undone_at is not None for step in home.ledger.steps(batch))
+    found = home.maintenance_for(work.client).restore(batch, progress=tell, stop=work.is_cancelled)
     if isinstance(found, UndoPlanned):
-        return _planned(home, found)
-    if isinstance(found, Restored):
-        return _said(
-            outcome=found.outcome,
-            restored=found.restored,
-            skipped=[
-                {"id": each.what, "why": rows.one_line(home, each.why)} for each in found.unfit
-            ],
-            remaining=found.remaining,
-            batch=found.batch,
-        )
-    return _undone(home, found, None, given.batch)
+        return plans.preview(home, home.maintenance.planned(found.plan))
+    if isinstance(found, Undone):
+        return _undone(home, found, batch=batch)
+    tell(found)
+    return _said(
+        outcome=found.outcome,
+        restored=found.restored,
+        skipped=plans.skipped(home, [(each.what, each.why) for each in found.unfit]),
+        remaining=found.remaining,
+        batch=found.batch,
+        warnings=[plans.WENT_ON] if goes_on else [],
+    )
 
 
 def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
@@ -54,7 +68,7 @@ def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
         {
             "batch": each.id,
             "at": iso(each.at),
-            "tool": each.what,
+            "tool": rows.one_line(home, each.what) or "",
             "count": each.count,
             "expires_at": iso(each.expires_at),
         }
@@ -64,25 +78,15 @@ def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
     return {"batches": listed, "next_cursor": asked.at(page.next_cursor)}
 
 
-def _planned(home: Home, found: UndoPlanned) -> dict[str, Any]:
-    said = plans.preview(home, home.maintenance.planned(found.plan))
-    dropped = f"{found.messages} messages that were said since would go to the trash"
-    return said | {"warnings": [*said["warnings"], dropped]}
-
-
-def _undone(home: Home, found: Any, plan: str | None, batch: str | None = None) -> dict[str, Any]:
-    if isinstance(found, Applied):
-        return plans.applied(home, found, "removed")
+def _undone(home: Home, found: Any, **which: str) -> dict[str, Any]:
     title = rows.one_line(home, found.lost_title)
-    lost = [f"title {title!r} is in use by now"] if title else []
     return _said(
         outcome="applied",
-        plan=plan,
         restored=found.restored,
         skipped=[],
         remaining=0,
-        batch=batch,
-        warnings=lost,
+        warnings=[f"title {title!r} is in use by now"] if title else [],
+        **which,
     )
 
 
@@ -94,7 +98,7 @@ def _said(**fields: Any) -> dict[str, Any]:
         "items": [],
         "protected": [],
         "bytes": plans.NO_BYTES,
-        "warnings": [],
+        "batch": None,
         **fields,
     }
 
@@ -105,7 +109,7 @@ SPEC = Spec(
     description=(
         "Undo a change. Without arguments: what can be undone, newest first. With batch: all "
         "that change removed, ended or rewrote comes back; where that would drop what was said "
-        "since, it answers a plan, and a call with plan does it."
+        "since, it answers a plan that says so, and a call with plan does it."
     ),
     arguments=RestoreArguments,
     answers=shapes.Restored,

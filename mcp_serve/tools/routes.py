@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from mcp_serve import arguments as given_as
 from mcp_serve import budget, rows, shapes
@@ -31,21 +32,24 @@ class RoutesArguments(given_as.Listing):
 def list_routes(home: Home, given: RoutesArguments, asked: Asked) -> dict[str, Any]:
     """Return routes, the one that was used last first, as many as fit."""
     behind = None if asked.place is None else tuple(asked.place)
-    found: list[dict[str, Any]] = []
-    room, place = budget.DEFAULT - 600, behind
+    found = list(islice(_behind(home, given, behind), given.limit + 1))
+
+    def fetch(limit: int) -> dict[str, Any]:
+        last = _order(found[limit - 1][0]) if limit < len(found) else None
+        shown = [row(home, entry, state) for entry, state in found[:limit]]
+        return {"routes": shown, "next_cursor": asked.at(last)}
+
+    return budget.fit(fetch, "routes", given.limit)
+
+
+def _behind(
+    home: Home, given: RoutesArguments, behind: tuple[Any, ...] | None
+) -> Iterator[tuple[SessionEntry, str]]:
     for entry in _matching(home, given):
-        if behind is not None and _order(entry) <= behind:
-            continue
-        state = home.store.state_of(entry)
-        if given.state is not None and state != given.state:
-            continue
-        shown = row(home, entry, state)
-        room -= budget.size(shown) + 1
-        if found and (room < 0 or len(found) == given.limit):
-            return {"routes": found, "next_cursor": asked.at(place)}
-        found.append(shown)
-        place = _order(entry)
-    return {"routes": found, "next_cursor": None}
+        if behind is None or _order(entry) > behind:
+            state = home.store.state_of(entry)
+            if given.state in (None, state):
+                yield entry, state
 
 
 def _matching(home: Home, given: RoutesArguments) -> Iterator[SessionEntry]:
@@ -65,9 +69,9 @@ def _order(entry: SessionEntry) -> tuple[float, str]:
 def row(home: Home, entry: SessionEntry, state: str) -> dict[str, Any]:
     """Return a route: a chat, and the session that it is in."""
     return {
-        "session_key": entry.key,
-        "session_id": entry.session_id,
-        "platform": None if entry.platform is None else str(entry.platform),
+        "session_key": rows.name(entry.key),
+        "session_id": rows.name(entry.session_id),
+        "platform": rows.one_line(home, entry.platform and str(entry.platform)),
         "state": state,
         "name": rows.one_line(home, entry.display_name),
         "updated_at": iso(entry.updated_at.timestamp()),
@@ -85,4 +89,5 @@ SPEC = Spec(
     arguments=RoutesArguments,
     answers=shapes.RoutesPage,
     run=list_routes,
+    place=tuple[FiniteFloat, str],
 )

@@ -32,7 +32,10 @@ class SearchArguments(given_as.Listing):
     project: given_as.Project | None = None
     source: Annotated[str, Field(max_length=200)] | None = None
     status: given_as.Status | None = None
-    since: Annotated[given_as.Since, Field(description="Said since.")] | None = None
+    since: (
+        Annotated[given_as.Since, Field(description="Said since a time, ISO 8601 or an age: 7d.")]
+        | None
+    ) = None
     until: Annotated[str, Field(max_length=64)] | None = None
     roles: given_as.Roles | None = None
     mode: Literal["words", "substring"] = "words"

@@ -9,7 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One tool. `run` takes a home and the arguments; it may be a coroutine function."""
+    """One tool.
+
+    `run` takes a home, the arguments and what is asked; one that changes something also its work,
+    which it tells how far it is. It may be a coroutine function.
+    """
 
     name: str
     title: str
@@ -22,5 +26,11 @@ class Spec:
     idempotent: bool = True
     asks: str = ""
     """With what the kind of the plans begins that it applies, before which the human is asked."""
+    place: Any = str
+    """The type of the places in its cursors: where the library makes them, text."""
+    waits: bool = False
+    """Whether it waits for something, which is of no use to a client that has left."""
     beside_plan: tuple[str, ...] = ()
     """What may be given with a plan."""
+    check: Callable[[Any, str, str | None], object] | None = None
+    """Refuses a plan of a home that cannot be applied with what is given beside it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,6 +13,9 @@ from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools.spec import Spec
 from session_core import Health, StorageError, describe_sqlite, gateway
+
+_MOST_SOURCES = 50
+_OTHERS = "(others)"
 
 
 class StatsArguments(given_as.Home):
@@ -68,11 +72,13 @@ def _unreadable(home: Home, error: StorageError) -> dict[str, Any]:
 
 
 def _by_source(home: Home, health: Health) -> dict[str, int]:
-    found: dict[str, int] = {}
+    """Return how many sessions each source has; those that have the fewest are said together."""
+    found: Counter[str] = Counter()
     for source, count in health.sessions.by_source.items():
-        name = rows.one_line(home, source, 80) or ""
-        found[name] = found.get(name, 0) + count
-    return found
+        found[rows.one_line(home, source, 80) or ""] += count
+    shown = Counter(dict(found.most_common(_MOST_SOURCES)))
+    shown[_OTHERS] += found.total() - shown.total()
+    return dict(+shown)
 
 
 def _sizes(health: Health) -> dict[str, int]:

@@ -66,6 +66,13 @@ def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
         "health of 600 sessions",
         "prune 120 sessions",
         "lost of what Hermes wrote meanwhile",
+        "start to the first answer",
+        "memory after the first call",
+        "list of tools, tokens",
+        "wire: list newest 20",
+        "wire: read newest page of 3,000",
+        "wire: search a rare word",
+        "wire: a commit until it is heard",
     ):
         assert what in done.stdout
 

@@ -16,6 +16,7 @@ from tests.requirements import (
     maintenance,
     project,
     routing,
+    security,
     tables,
 )
 from tests.requirements.entry import Requirement
@@ -34,6 +35,7 @@ PARTS: tuple[dict[str, Requirement], ...] = tuple(
         compression,
         lifecycle,
         maintenance,
+        security,
     )
 )
 REQUIREMENTS: dict[str, Requirement] = {key: part[key] for part in PARTS for key in part}

@@ -123,6 +123,48 @@ REQUIREMENTS = {
         "faults/test_routes",
         "an_end_that_came_about_is_told_once_over_a_fault",
     ),
+    # -- the server before the programs of others ----------------------------------------------
+    "server:conformance": of(
+        "issue 6, proof",
+        "Both revisions as the official suite wants them, and no scenario vanishes silently.",
+        "conformance/test_conformance",
+        "every_listed_scenario_passes_all_its_checks",
+        "nothing_is_recommended_but_what_is_known",
+        "nothing_runs_there_that_is_not_listed",
+        "what_the_revision_requires_is_listed",
+    ),
+    "server:inspector": of(
+        "issue 6, proof",
+        "The Inspector finds nothing wrong, strictly, over standard input and HTTP.",
+        "clients/test_inspector",
+        "the_schemas_of_the_tools_pass_strictly",
+        "a_call_answers_what_its_schema_says",
+        "an_error_of_a_tool_is_told_from_a_failure",
+        "resources_are_listed_and_read",
+        "templates_are_listed",
+        "prompts_are_listed_and_taken",
+    ),
+    "server:sdks": of(
+        "issue 6, proof",
+        "The clients of the other SDKs see the same over every transport.",
+        "clients/test_sdk_clients",
+        "a_client_plays_the_whole_course",
+    ),
+    "server:clients": of(
+        "issue 6, proof",
+        "Real clients connect, and Codex calls a tool.",
+        "clients/test_real_clients",
+        "claude_connects_over_each_transport",
+        "gemini_connects_over_each_transport",
+        "opencode_connects_over_each_transport",
+        "codex_calls_tools_and_reads_resources",
+    ),
+    "server:told": of(
+        "issue 6",
+        "Who has subscribed is told of what comes behind the answer, however it began.",
+        "wire/test_stdio",
+        "who_begins_with_a_subscription_is_told_of_what_comes_behind_it",
+    ),
     # -- faults ------------------------------------------------------------------------------
     "faults:kill": of(
         "issue 2, proof",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from mcp import Client
-from mcp.types import ElicitResult
 
 from mcp_serve import server
 from mcp_serve.served import Options, Served
+from tests.serve.humans import Human
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ async def test_a_plan_takes_nothing_beside_it(call, refused):
 async def test_a_plan_goes_to_the_tool_that_made_it(call, refused):
     planned = await call("sessions_prune")
     text = await refused("sessions_finalize", plan=planned["plan"])
-    assert "is one to prune sessions; pass it to the tool that made it" in text
+    assert "is one to prune sessions; pass it to sessions_prune" in text
 
 
 async def test_an_unknown_plan_is_an_error(refused):
@@ -144,19 +144,6 @@ async def test_a_read_only_server_has_none_of_them(client):
     ]
 
 
-class Human:
-    """Answers every question in one way, and remembers them."""
-
-    def __init__(self, **answer):
-        self.answer = answer
-        self.asked = []
-
-    async def __call__(self, _, params):
-        """Answer a question."""
-        self.asked.append(params.message)
-        return ElicitResult(**self.answer)
-
-
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize(
     ("answer", "outcome", "left"),
@@ -181,6 +168,22 @@ async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answe
         assert len(listed["sessions"]) == left
         again = await client.call_tool("sessions_prune", {"plan": plan})
         assert again.is_error == (outcome == "declined")
+    served.close()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_yes_without_an_answer_changes_nothing_and_says_how_to_go_on(home_path, mode):
+    served, human = Served(Options(home=str(home_path))), Human(action="accept")
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        result = await client.call_tool("sessions_prune", {"plan": plan})
+        assert result.is_error
+        assert result.content[0].text == (
+            "the client has agreed without an answer to the question, and nothing was changed; "
+            "call again with the same plan, or start the server with --confirm=never if it cannot "
+            "ask"
+        )
+        assert served.home().ledger.plan(plan).state == "planned"
     served.close()
 
 

@@ -95,6 +95,34 @@ async def test_titles_compressions_and_ends_are_heard(db, call):
     assert [(e["type"], e["reason"]) for e in heard["events"]] == [("session_ended", "user_exit")]
 
 
+async def test_of_a_session_that_is_followed_the_title_is_heard_however_old_it_is(db, call):
+    for number in range(60):
+        when = {"timestamp": 1e9 + number, "create": {"source": "cli", "started_at": 1e9}}
+        db.append_message(f"s{number}", "user", "hello", **when)
+    cursor = (await call("events_wait", session="s0", timeout_s=0))["cursor"]
+    db.set_session_title("s0", "Named")
+    heard = await call("events_wait", cursor=cursor, timeout_s=20)
+    assert [(e["type"], e.get("title")) for e in heard["events"]] == [("title_changed", "Named")]
+    db.archive_and_compact("s0", [{"role": "user", "content": "[summary]"}])
+    kinds = set()
+    while "compressed" not in kinds:
+        heard = await call("events_wait", cursor=heard["cursor"], timeout_s=20)
+        assert heard["events"]
+        kinds |= {event["type"] for event in heard["events"]}
+
+
+async def test_who_begins_to_follow_one_keeps_no_event_from_the_others(db, call):
+    for name in ("a", "b"):
+        db.append_message(name, "user", "hello", create={"source": "cli"})
+    for number in range(50):
+        db.append_message(f"n{number}", "user", "hello", create={"source": "cli"})
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    db.set_session_title("n7", "Named")
+    await call("events_wait", session="a", timeout_s=0)
+    heard = await call("events_wait", cursor=cursor, timeout_s=20)
+    assert [(e["type"], e["session_id"]) for e in heard["events"]] == [("title_changed", "n7")]
+
+
 async def test_a_text_is_at_most_500_characters(db, call):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     db.append_message("s1", "user", "x" * 5_000, create={"source": "cli"})

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from mcp_serve import redaction
 from mcp_serve.redaction import redact, redact_cut
 from tests.serve.planted import HARMLESS, PLANTED, secret_of
 
@@ -42,6 +46,14 @@ def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
     }[kind]
     for length in range(20, len(whole)):
         assert redact_cut(f"use {whole[:length]}...").startswith("use [redacted"), length
+
+
+@pytest.mark.parametrize("pattern", [each for each in redaction._PATTERNS if "(?=" not in each])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_no_kind_is_overlooked_for_want_of_a_hint(pattern, data):
+    text = data.draw(st.from_regex(re.sub(r"\(\?<.*?\)", "", pattern)))
+    assert redact(text) == redaction._patterns(redaction._ALL).sub(redaction._mark, text)
 
 
 def test_redacting_twice_is_redacting_once():

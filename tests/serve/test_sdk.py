@@ -8,8 +8,12 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool, ToolManager
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.server.subscriptions import ListenHandler
+from mcp.types import ListResourcesResult, PaginatedRequestParams
 
-from mcp_serve import sdk, server
+from mcp_serve import server
+from mcp_serve.sdk import private
+from mcp_serve.sdk.arguments import Arguments
+from mcp_serve.sdk.factory import closing_streams
 from mcp_serve.served import Options, Served
 
 pytestmark = pytest.mark.anyio
@@ -20,20 +24,48 @@ def _made(home_path):
     return server.create(Served(Options(home=str(home_path))))
 
 
-def test_the_tool_manager_keeps_tools_by_name():
-    bare = MCPServer("bare")
+@pytest.fixture(name="bare")
+def _bare():
+    """A server of the SDK, of which we have touched nothing."""
+    return MCPServer("bare")
+
+
+async def test_a_tool_can_be_added_that_was_made_by_hand(bare):
     assert isinstance(bare._tool_manager, ToolManager)
-    assert bare._tool_manager._tools == {}
-    assert bare._tool_manager.get_tool("x") is None
-    assert bare._prompt_manager.list_prompts() == []
+    assert private.names_of_tools(bare) == []
+    made = Tool.from_function(lambda: "said", name="said_tool")
+    private.add_tools(bare, [made])
+    assert private.names_of_tools(bare) == ["said_tool"]
+    async with Client(bare, cache=None) as client:
+        answer = await client.call_tool("said_tool", {})
+    assert answer.content[0].text == "said"
 
 
-def test_handlers_of_the_low_level_server_can_be_replaced(made):
-    low = made._lowlevel_server
-    for method in ("resources/list", "resources/subscribe", "resources/unsubscribe"):
-        assert low.get_request_handler(method) is not None
-    assert isinstance(low.get_request_handler("subscriptions/listen").handler, ListenHandler)
-    assert sdk.closing_streams(made)() is None
+def test_the_names_of_prompts_are_known(bare):
+    assert private.names_of_prompts(bare) == []
+
+    @bare.prompt()
+    def asked() -> str:
+        return ""
+
+    assert private.names_of_prompts(bare) == ["asked"]
+
+
+async def test_a_handler_can_be_replaced(bare):
+    async def listed(_, params):
+        return ListResourcesResult(resources=[], next_cursor="ours")
+
+    assert private.handler(bare, "resources/list") is not None
+    private.handle(bare, "resources/list", PaginatedRequestParams, listed)
+    assert private.handler(bare, "resources/list") is listed
+    async with Client(bare, cache=None) as client:
+        assert (await client.list_resources()).next_cursor == "ours"
+
+
+def test_streams_that_listen_can_be_ended(made):
+    assert private.handler(made, "resources/subscribe") is not None
+    assert isinstance(private.handler(made, "subscriptions/listen"), ListenHandler)
+    assert closing_streams(made)() is None
 
 
 def test_the_older_handshake_says_that_lists_change(made):
@@ -45,7 +77,7 @@ def test_the_older_handshake_says_that_lists_change(made):
 
 
 def test_arguments_are_validated_by_one_method():
-    assert issubclass(sdk.Arguments, ArgModelBase)
+    assert issubclass(Arguments, ArgModelBase)
     assert "validate_arguments" in vars(FuncMetadata)
     assert "model_dump_one_level" in vars(ArgModelBase)
     assert {"fn", "parameters", "fn_metadata", "resolved_params", "resolver_plans"} <= set(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.homes import fill, hermes_database
+
+TOKEN = "a-token-of-the-tests-and-of-nobody-else"
 
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -57,6 +60,34 @@ async def _client(request, served_home: Path):
     server = StdioServerParameters(command=first, args=rest, env=environment(served_home))
     async with Client(stdio_client(server), mode=request.param, cache=None) as client:
         yield client
+
+
+@contextmanager
+def listening(line: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Start a server over HTTP, and tell its port; it ends behind this."""
+    process = subprocess.Popen(
+        line, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        said = process.stderr.readline()
+        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)/mcp\n", said)
+        assert found, said + process.stderr.read()
+        yield process, int(found[1])
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        process.stdout.close()
+
+
+@contextmanager
+def served(
+    home: Path, *more: str, token: str | None = TOKEN
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Serve a home over HTTP, at a free port."""
+    env = environment(home) | ({"MCP_SESSIONS_TOKEN": token} if token else {})
+    with listening([*command(home), "--http", "--port", "0", *more], env) as started:
+        yield started
 
 
 class Raw:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx2
 import pytest
@@ -16,31 +13,7 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.wire.conftest import MODERN, command, environment
-
-TOKEN = "a-token-of-the-tests-and-of-nobody-else"
-
-
-@contextmanager
-def served(home, *more, token=TOKEN) -> Iterator[tuple[subprocess.Popen, int]]:
-    env = environment(home) | ({"MCP_SESSIONS_TOKEN": token} if token else {})
-    process = subprocess.Popen(
-        [*command(home), "--http", "--port", "0", *more],
-        env=env,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stderr.readline()
-        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)/mcp\n", line)
-        assert found, line + process.stderr.read()
-        yield process, int(found[1])
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-        process.stdout.close()
+from tests.wire.conftest import MODERN, TOKEN, command, environment, served
 
 
 @pytest.fixture(scope="module", name="port")

@@ -20,6 +20,25 @@ theirs = {name.split(".")[0] for name in sys.modules} - bare - {"mcp_serve", "se
 print(json.dumps([sorted(ours), sorted(theirs)]))
 """
 
+READ = """
+import json, sys, anyio
+from mcp_serve.calls import Caller
+from mcp_serve.served import Options, Served
+from mcp_serve.surface import SPECS
+caller = Caller(Served(Options(home=sys.argv[1])))
+async def call(name, **given):
+    (spec,) = [each for each in SPECS if each.name == name]
+    return (await caller.call(spec, given)).structured_content
+async def read():
+    (first, *_) = (await call("sessions_list"))["sessions"]
+    await call("sessions_read", session=first["id"])
+    await call("sessions_search", query="hello")
+anyio.run(read)
+parts = ("compression", "maintenance", "lifecycle")
+ours = [name for name in sys.modules if name.startswith("session_core.")]
+print(json.dumps(sorted(name for name in ours if name.split(".")[1] in parts)))
+"""
+
 
 def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
     done = subprocess.run(
@@ -29,6 +48,9 @@ def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
     assert ours == [
         "mcp_serve",
         "mcp_serve.sdk",
+        "mcp_serve.sdk.factory",
+        "mcp_serve.sdk.late",
+        "mcp_serve.sdk.private",
         "mcp_serve.served",
         "mcp_serve.server",
         "mcp_serve.subscriptions",
@@ -37,6 +59,20 @@ def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
         "session_core.home",
     ]
     assert theirs == []
+
+
+def test_who_only_reads_loads_nothing_that_summarises_or_maintains(served_home):
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(served_home)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [
+        "session_core.compression",
+        "session_core.compression.applied",
+        "session_core.compression.records",
+        "session_core.maintenance",
+        "session_core.maintenance.answers",
+        "session_core.maintenance.records",
+    ]
 
 
 def test_the_bare_command_and_its_help_load_no_sdk():

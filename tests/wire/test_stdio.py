@@ -121,6 +121,22 @@ def test_a_request_before_the_handshake_is_refused(served_home):
         assert process.begin()["result"]
 
 
+def test_who_begins_with_a_subscription_is_told_of_what_comes_behind_it(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    with SessionDB(home / "state.db") as db:
+        db.append_message("s1", "user", "hello", create={"source": "cli"})
+        wanted = {"resourceSubscriptions": ["session://s1"]}
+        given = {"_meta": MODERN, "notifications": wanted}
+        with raw(home) as process:
+            process.send(
+                {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": given}
+            )
+            assert process.line()["method"] == "notifications/subscriptions/acknowledged"
+            db.append_message("s1", "user", "more")
+            assert process.line()["params"]["uri"] == "session://s1"
+
+
 def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
     with raw(served_home) as process:
         process.begin()

@@ -1,0 +1,179 @@
+"""The one guard over HTTP: Host, Origin and token, before everything else.
+
+Every request passes it, whatever its path, so nothing depends on which transport of the SDK checks
+what. The token is compared in constant time, and nothing of a refused request is answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Callable, Iterable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
+
+from mcp_serve.sdk.leaving import LEFT
+from session_core import InvalidInput
+
+Scope = MutableMapping[str, Any]
+App = Callable[[Scope, Any, Any], Any]
+
+MCP, HEALTH = "/mcp", "/health"
+
+KNOWN = "mcp_sessions.known"
+"""Where a connection keeps what is called when a request on it was let in."""
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_INSIDE = 512
+"""So many requests are served at once; streams stay for as long as their clients do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who is let in: by which names, from which pages, with which token."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    token: str | None
+
+    @classmethod
+    def of(cls, host: str, hosts: Iterable[str], origins: Iterable[str], token: str | None) -> Door:
+        """Return the door of an address.
+
+        Raises:
+            InvalidInput: it is open to others, and has no token or no names.
+        """
+        names = {name.lower() for name in hosts}
+        if not is_loopback(host):
+            if token is None:
+                raise InvalidInput("--no-token is for loopback alone; leave it out")
+            if not names:
+                raise InvalidInput(
+                    f"{host} is open to others; say with --allow-host by which names it is called"
+                )
+        names |= set(_LOOPBACK) if is_loopback(host) else set()
+        pages = {origin.lower().rstrip("/") for origin in origins}
+        return cls(frozenset(names), frozenset(pages), token)
+
+    def knows(self, host: str) -> bool:
+        """Whether it is called by a name of its own, with or without a port."""
+        return host.lower() in self.hosts or _without_port(host.lower()) in self.hosts
+
+    def lets_page(self, origin: str, host: str) -> bool:
+        """Whether a page of this origin may call, which calls by this name.
+
+        A page of this machine shows the token, which a stranger's does not know. Where none is
+        wanted anything that some program serves on some port would do.
+        """
+        scheme, _, rest = origin.lower().partition("://")
+        if origin.lower() in self.origins or scheme not in ("http", "https"):
+            return origin.lower() in self.origins
+        if self.token is None:
+            return rest == host.lower()
+        return _without_port(rest) in self.hosts & {*_LOOPBACK}
+
+    def opens(self, authorization: str) -> bool:
+        """Whether a token is the right one."""
+        scheme, _, given = authorization.partition(" ")
+        if self.token is None:
+            return True
+        same = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        return same and scheme.lower() == "bearer"
+
+
+class Guard:
+    """Lets in who knows the door; `/health` wants no token."""
+
+    def __init__(self, app: App, door: Door) -> None:
+        self._app = app
+        self._door = door
+        self._inside: set[anyio.Event] = set()
+        self._ended = False
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif (refusal := self._refusal(scope)) is not None:
+            await refusal(scope, receive, send)
+        elif scope["path"] == HEALTH:
+            await self._app(scope, receive, send)
+        elif len(self._inside) >= _INSIDE:
+            await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
+        else:
+            await self._let_in(scope, receive, send)
+
+    def end(self) -> None:
+        """Tell those inside that it ends, as if their clients had left."""
+        self._ended = True
+        for left in self._inside:
+            left.set()
+
+    async def _let_in(self, scope: Scope, receive: Any, send: Any) -> None:
+        state = scope.setdefault("state", {})
+        state.get(KNOWN, _nothing)()
+        left = anyio.Event()
+        if scope["path"] == MCP:  # a message to the other transport is answered on a stream
+            state[LEFT] = left
+        if self._ended:
+            left.set()
+
+        whole = scope["method"] != "POST"
+
+        async def noticing() -> Any:
+            nonlocal whole
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                left.set()
+                if not whole:
+                    raise ClientDisconnect
+            whole = whole or not message.get("more_body", False)
+            return message
+
+        self._inside.add(left)
+        try:
+            with suppress(ClientDisconnect):  # in the middle of a request, which nobody has read
+                await self._app(scope, noticing, send)
+        finally:
+            left.set()
+            self._inside.discard(left)
+
+    def _refusal(self, scope: Scope) -> App | None:
+        headers = [(name.decode("latin-1"), value) for name, value in scope["headers"]]
+        named = {
+            wanted: [value.decode("latin-1") for name, value in headers if name == wanted]
+            for wanted in ("host", "origin", "authorization")
+        }
+        host = named["host"][0] if len(named["host"]) == 1 else ""
+        if not self._door.knows(host):
+            return PlainTextResponse("this server is not called so; see --allow-host\n", 421)
+        if not all(self._door.lets_page(origin, host) for origin in named["origin"]):
+            return PlainTextResponse("no page of this origin may call; see --allow-origin\n", 403)
+        if scope["path"] == HEALTH:
+            return None
+        if not self._door.opens(next(iter(named["authorization"]), "")):
+            challenge = {"WWW-Authenticate": 'Bearer realm="mcp-sessions"'}
+            return PlainTextResponse("a bearer token is needed\n", 401, challenge)
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine gets there."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host
+
+
+def _nothing() -> None:
+    """Stand where a server keeps nothing about its connections."""

@@ -1,0 +1,105 @@
+"""The server of the SDK, with a surface that is loaded late and what the SDK does otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.types import (
+    Completion,
+    ListResourcesResult,
+    PaginatedRequestParams,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
+
+from mcp_serve.sdk import private
+from mcp_serve.sdk.late import Late, Surface
+from mcp_serve.subscriptions import Subscriptions
+
+
+def server(
+    name: str,
+    *,
+    title: str,
+    version: str,
+    instructions: str,
+    load: Callable[[], Surface],
+    **options: Any,
+) -> MCPServer[Any]:
+    """Return a server whose surface is loaded late."""
+    subscriptions = Subscriptions()
+    late = Late(load, subscriptions)
+
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[Any]) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(late.soon)
+            tasks.start_soon(late.publish)
+            yield
+            tasks.cancel_scope.cancel()
+
+    made: MCPServer[Any] = MCPServer(
+        name,
+        title=title,
+        version=version,
+        instructions=instructions,
+        lifespan=lifespan,
+        middleware=[late.__call__],
+        log_level="WARNING",
+        subscriptions=subscriptions.bus,
+        **options,
+    )
+    late.server = made
+    _subscribe(made, subscriptions)
+    _page_resources(made, late)
+    _complete(made, late)
+    private.advertise_changes(made)
+    return made
+
+
+def closing_streams(made: MCPServer[Any]) -> Callable[[], None]:
+    """Return what ends the open streams of the newer era: nothing else would before a client."""
+    listen: Any = private.handler(made, "subscriptions/listen")
+    close: Callable[[], None] = listen.close
+    return close
+
+
+def _subscribe(made: MCPServer[Any], subscriptions: Subscriptions) -> None:
+    """Serve subscriptions in both eras: the SDK has none for the older one."""
+    for method, params, handle in (
+        ("resources/subscribe", SubscribeRequestParams, subscriptions.subscribe),
+        ("resources/unsubscribe", UnsubscribeRequestParams, subscriptions.unsubscribe),
+        ("subscriptions/listen", SubscriptionsListenRequestParams, subscriptions.listen),
+    ):
+        private.handle(made, method, params, handle)
+
+
+def _page_resources(made: MCPServer[Any], late: Late) -> None:
+    """List resources a page at a time: the handler of the SDK returns all of them."""
+
+    async def listed(_: Any, params: PaginatedRequestParams | None) -> ListResourcesResult:
+        surface = late.surface
+        if surface is None:  # what a test has registered alone
+            return ListResourcesResult(resources=await made.list_resources())
+        page = await surface.list_resources(params.cursor if params else None)
+        if page.next_cursor is None:
+            page.resources.extend(await made.list_resources())
+        return page
+
+    private.handle(made, "resources/list", PaginatedRequestParams, listed)
+
+
+def _complete(made: MCPServer[Any], late: Late) -> None:
+    async def complete(ref: Any, argument: Any, context: Any) -> Completion:
+        del ref, context
+        if late.surface is None:
+            return Completion(values=[])
+        return await late.surface.complete(argument.name, argument.value)
+
+    register: Any = made.completion
+    register()(complete)

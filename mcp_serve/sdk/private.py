@@ -1,0 +1,53 @@
+"""What is private to the SDK and needed all the same: touched here alone.
+
+The low-level server has public hooks for these, and no resolvers; `MCPServer` has resolvers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.lowlevel.server import NotificationOptions
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.tools import Tool
+
+
+def add_tools(server: MCPServer[Any], tools: Iterable[Tool]) -> None:
+    """Add tools that were not made of a function's signature."""
+    server._tool_manager._tools.update({tool.name: tool for tool in tools})
+
+
+def names_of_tools(server: MCPServer[Any]) -> list[str]:
+    """Return the names of the tools, in their order."""
+    return [tool.name for tool in server._tool_manager.list_tools()]
+
+
+def names_of_prompts(server: MCPServer[Any]) -> list[str]:
+    """Return the names of the prompts, in their order."""
+    return [prompt.name for prompt in server._prompt_manager.list_prompts()]
+
+
+def handle(server: MCPServer[Any], method: str, params: type[Any], run: Any) -> None:
+    """Let requests of a method be answered by `run`, whoever has answered them before."""
+    server._lowlevel_server.add_request_handler(method, params, run)
+
+
+def handler(server: MCPServer[Any], method: str) -> Any:
+    """Return what answers requests of a method, None where nothing does."""
+    entry = server._lowlevel_server.get_request_handler(method)
+    return None if entry is None else entry.handler
+
+
+def advertise_changes(server: MCPServer[Any]) -> None:
+    """Say in the older handshake too that lists change: the SDK says so in the newer one alone."""
+    low = server._lowlevel_server
+    plain = low.create_initialization_options
+    every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+
+    def options(notifications: NotificationOptions | None = None, *given: Any, **more: Any) -> Any:
+        return plain(notifications or every, *given, **more)
+
+    vars(low)["create_initialization_options"] = options

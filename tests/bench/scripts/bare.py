@@ -1,0 +1,22 @@
+"""A server of the SDK with one tool that does nothing: what start, memory and a call cost alone."""
+
+from __future__ import annotations
+
+import sys
+
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("bare")
+
+
+@server.tool()
+async def nothing() -> str:
+    """Do nothing."""
+    return ""
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        server.run("streamable-http", port=int(sys.argv[1]))
+    else:
+        server.run("stdio")

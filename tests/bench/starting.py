@@ -1,0 +1,108 @@
+"""How long a server takes to its first answer, what memory it takes, and how long its list is.
+
+Beside a bare server of the SDK, started in turns, and beside the server of Hermes.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench import serving
+from tests.bench.rows import Answer, Row
+from tests.bench.serving import NOTHING, Call, Server
+
+START, MEMORY = 1.10, 1.3
+TOKENS, CHARACTERS = 3000, 20_000
+_CHARACTERS_A_TOKEN = 4
+
+
+def start_rows(home: Path, *, quick: bool) -> Iterator[Row]:
+    """Yield how long it takes to the first answer, and what is used after the first call."""
+    programs = {"ours": serving.ours, "bare": serving.bare, "hermes": serving.hermes}
+    began: dict[str, list[Answer]] = {who: [] for who in programs}
+    for turn in range(2 if quick else 15):
+        order = list(programs)
+        for who in order[turn % 3 :] + order[: turn % 3]:
+            began[who].append(_begin(programs[who](home), _FIRST[who]))
+    usual = medians(began)
+    yield by_bare("start to the first answer", "ms", START, usual)
+    yield by_bare("start to the first call answered", "called", None, usual)
+    yield by_bare("memory after the first call", "mb", MEMORY, usual)
+
+
+_FIRST = {
+    "ours": Call("sessions_list", {}),
+    "bare": NOTHING,
+    "hermes": Call("conversations_list", {"limit": 20}),
+}
+
+
+def _begin(program: serving.Program, first: Call) -> Answer:
+    began = time.perf_counter()
+    with Server(program) as server:
+        server.call(first)
+        called = (time.perf_counter() - began) * 1000
+        return {"ms": server.answered_ms, "called": called, "mb": server.resident_mb()}
+
+
+def medians(began: dict[str, list[Answer]]) -> dict[str, Answer]:
+    """Return of each server the usual of what was measured at each of its starts."""
+    return {
+        who: {name: statistics.median(each[name] for each in turns) for name in turns[0]}
+        for who, turns in began.items()
+    }
+
+
+def by_bare(what: str, name: str, most: float | None, usual: dict[str, Answer]) -> Row:
+    """Return the row of one measure, judged by that of the bare server."""
+    unit = "MB" if name == "mb" else "ms"
+    mine, bare = (usual[who][name] for who in ("ours", "bare"))
+    peers = usual["hermes"][name] if "hermes" in usual else None
+    by = mine / bare
+    return Row(
+        what=what,
+        home="even hermes",
+        ours=f"{mine:.0f} {unit}",
+        theirs="" if peers is None else f"{peers:.0f} {unit}",
+        better=None if peers is None else peers / mine,
+        target="" if most is None else f"<= {most:g} x",
+        reached=None if most is None else by <= most,
+        note=f"{by:.3f} x a bare server of the SDK, {mine:.1f} by {bare:.1f} {unit}",
+    )
+
+
+def list_rows(home: Path) -> Iterator[Row]:
+    """Yield how long the list of tools is, as a model reads it and as a client does."""
+    with Server(serving.ours(home)) as server:
+        ours = server.ask("tools/list")["tools"]
+    with Server(serving.hermes(home)) as server:
+        theirs = server.ask("tools/list")["tools"]
+    keys = ("name", "description", "inputSchema")
+    tokens = [_length(tools, keys) // _CHARACTERS_A_TOKEN for tools in (ours, theirs)]
+    whole = [_length(tools, (*keys, "outputSchema")) for tools in (ours, theirs)]
+    counts = f"{len(ours)} tools, of the peer {len(theirs)}"
+    yield _length_row("list of tools, tokens", tokens, TOKENS, f"{counts}; 4 characters a token")
+    yield _length_row("with output schemas, characters", whole, CHARACTERS, counts)
+
+
+def _length(tools: list[Answer], keys: tuple[str, ...]) -> int:
+    listed = [{key: tool[key] for key in keys if key in tool} for tool in tools]
+    return len(json.dumps(listed, separators=(",", ":"), ensure_ascii=False))
+
+
+def _length_row(what: str, lengths: list[int], most: int, note: str) -> Row:
+    mine, peers = lengths
+    return Row(
+        what=what,
+        home="",
+        ours=f"{mine:,}",
+        theirs=f"{peers:,}",
+        better=peers / mine,
+        target=f"<= {most:,}",
+        reached=mine <= most,
+        note=note,
+    )

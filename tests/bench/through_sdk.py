@@ -1,0 +1,42 @@
+"""The same calls through the client of the SDK, which reads and validates what it gets."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.bench.serving import NOTHING, Call, Program
+
+Calls = Mapping[str, tuple[Any, Sequence[Call]]]
+
+
+def times(program: Program, bare: Program, calls: Calls, runs: int) -> dict[str, float]:
+    """Return the median milliseconds of each, without what a call of nothing takes."""
+    (floor,) = anyio.run(_medians, bare, {"": (None, [NOTHING])}, runs).values()
+    found = anyio.run(_medians, program, calls, runs)
+    return {name: max(0.0, taken - floor) for name, taken in found.items()}
+
+
+async def _medians(program: Program, calls: Calls, runs: int) -> dict[str, float]:
+    first, *rest = program.command
+    asked = StdioServerParameters(command=first, args=rest, env=program.env)
+    async with Client(stdio_client(asked), cache=None) as client:
+        return {name: await _median(client, each, runs) for name, (_, each) in calls.items()}
+
+
+async def _median(client: Client, calls: Sequence[Call], runs: int) -> float:
+    taken = []
+    for number in range(runs + 1):
+        call = calls[number % len(calls)]
+        began = time.perf_counter()
+        answer = await client.call_tool(call.tool, call.arguments)
+        taken.append((time.perf_counter() - began) * 1000)
+        if answer.is_error:
+            raise RuntimeError(f"{call.tool}: {answer.content}")
+    return statistics.median(taken[1:])

@@ -1,0 +1,54 @@
+"""Clients that others have written, against the command as it is started: each on its own tools.
+
+What they need is made ready in `.peers/` once, as the environments of the other peers are; where
+that cannot be done these tests fail, they are never skipped. README.md beside `tests/` says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.homes import fill, hermes_database
+from tests.wire.conftest import TOKEN, command, environment, served
+
+HERE = Path(__file__).parent
+BY_HAND = "test_real_clients.py"
+
+WAYS = ("stdio", "http", "sse")
+
+pytest.register_assert_rewrite("tests.wire.conftest")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real clients are tried by hand; making any of them ready takes its time."""
+    for item in items:
+        if HERE in item.path.parents:
+            mark = pytest.mark.clients if item.path.name == BY_HAND else pytest.mark.conformance
+            item.add_marker(mark)
+            item.add_marker(pytest.mark.timeout(60, func_only=True))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A Hermes home with old conversations."""
+    path = tmp_path / "home"
+    hermes_database(path / "state.db")
+    fill(path / "state.db", 6, 12)
+    return path
+
+
+@contextmanager
+def reached(home: Path, way: str) -> Iterator[dict[str, Any]]:
+    """Tell how a client gets to the server of a home; over HTTP it is started here."""
+    if way == "stdio":
+        first, *rest = command(home)
+        yield {"way": way, "command": first, "args": rest, "env": environment(home)}
+        return
+    with served(home) as (_, port):
+        path = "/sse" if way == "sse" else "/mcp"
+        yield {"way": way, "address": f"http://127.0.0.1:{port}{path}", "token": TOKEN}

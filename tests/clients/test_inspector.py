@@ -1,0 +1,102 @@
+"""The command line of the Inspector, strict, over standard input and HTTP, in both eras."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.conftest import reached
+from tests.node import modules, node
+
+LAUNCHER = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def inspector() -> Path:
+    """The Inspector; made before any test hides the user's folder, where npm is configured."""
+    return modules("@modelcontextprotocol/inspector@2.12.0") / LAUNCHER
+
+
+@pytest.fixture(params=["stdio", "http"])
+def way(request) -> str:
+    """How it gets to the server."""
+    return request.param
+
+
+def configured(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return what a person writes down of a server, as most clients want it."""
+    if asked["way"] == "stdio":
+        return {name: asked[name] for name in ("command", "args", "env")}
+    headers = {"Authorization": f"Bearer {asked['token']}"}
+    return {"type": "streamable-http", "url": asked["address"], "headers": headers}
+
+
+@pytest.fixture
+def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
+    """Ask the Inspector, and return its exit code with what it has said."""
+    with reached(home, way) as asked:
+        file = tmp_path / "servers.json"
+        file.write_text(json.dumps({"mcpServers": {"sessions": configured(asked)}}))
+        line = [node(), inspector, "--cli", "--config", file, "--server", "sessions"]
+
+        def run(method: str, *more: str) -> tuple[int, Any]:
+            done = subprocess.run(
+                [*line, "--method", method, *more, "--format", "json"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=50,
+                check=False,
+            )
+            return done.returncode, json.loads(done.stdout or "null") or done.stderr
+
+        yield run
+
+
+ERAS = ("legacy", "modern")
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_schemas_of_the_tools_pass_strictly(inspect, era):
+    code, said = inspect("tools/list", "--strict", "--protocol-era", era)
+    assert (code, len(said["result"]["tools"])) == (0, 11), said
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_answers_what_its_schema_says(inspect, era):
+    given = ["--tool-name", "sessions_list", "--tool-arg", "limit=2", "--protocol-era", era]
+    code, said = inspect("tools/call", *given)
+    assert (code, len(said["result"]["structuredContent"]["sessions"])) == (0, 2), said
+
+
+def test_an_error_of_a_tool_is_told_from_a_failure(inspect):
+    code, said = inspect(
+        "tools/call", "--tool-name", "sessions_read", "--tool-arg", "session=nowhere"
+    )
+    assert code == 5, said
+
+
+def test_resources_are_listed_and_read(inspect):
+    code, said = inspect("resources/list")
+    addresses = [each["uri"] for each in said["result"]["resources"]]
+    assert (code, "sessions://stats" in addresses) == (0, True), said
+    code, said = inspect("resources/read", "--uri", addresses[0])
+    assert (code, said["result"]["contents"][0]["mimeType"]) == (0, "application/json"), said
+
+
+def test_templates_are_listed(inspect):
+    code, said = inspect("resources/templates/list")
+    templates = [each["uriTemplate"] for each in said["result"]["resourceTemplates"]]
+    assert (code, "session://{session_id}" in templates) == (0, True), said
+
+
+def test_prompts_are_listed_and_taken(inspect):
+    code, said = inspect("prompts/list")
+    names = [each["name"] for each in said["result"]["prompts"]]
+    assert (code, names) == (0, ["catch_up", "tidy_up", "compress_session"]), said
+    code, said = inspect("prompts/get", "--prompt-name", "tidy_up")
+    assert (code, len(said["result"]["messages"])) == (0, 1), said

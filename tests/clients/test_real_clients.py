@@ -1,0 +1,185 @@
+"""Real clients, each with a home folder of its own and without an account: what they find.
+
+By hand, since each is some hundred megabytes: README.md in `tests/` says how.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.conftest import WAYS, reached
+from tests.node import modules, node
+
+PACKAGES = {
+    "claude": "@anthropic-ai/claude-code@2.1.326",
+    "codex": "@openai/codex@0.169.0",
+    "gemini": "@google/gemini-cli@0.61.0",
+    "opencode": "opencode-ai@1.18.33",
+}
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clients() -> dict[str, Path]:
+    """Where each client is; made before any test hides the user's folder."""
+    return {
+        name: modules(package, scripts=True) / ".bin" / name for name, package in PACKAGES.items()
+    }
+
+
+@pytest.fixture
+def ways(home: Path) -> Iterator[dict[str, dict[str, Any]]]:
+    """How the server of a home is reached over each transport."""
+    with ExitStack() as stack:
+        yield {way: stack.enter_context(reached(home, way)) for way in WAYS}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, str]:
+    """The environment of a client, in which its home folder is empty."""
+    kept = {"PATH": f"{node().parent}{os.pathsep}{os.environ['PATH']}"}
+    return kept | {"HOME": str(tmp_path / "user"), "DISABLE_AUTOUPDATER": "1"}
+
+
+@pytest.fixture
+def run(clients: dict[str, Path], own: dict[str, str], tmp_path: Path) -> Run:
+    """Run a client in an empty folder, and return what it has said."""
+
+    def run(name: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [clients[name], *arguments],
+            env=own,
+            cwd=tmp_path / "user",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=50,
+            check=False,
+        )
+        print(done.stdout, done.stderr)
+        assert done.returncode == 0
+        return done.stdout + done.stderr
+
+    return run
+
+
+def bearer(asked: dict[str, Any]) -> str:
+    return f"Authorization: Bearer {asked['token']}"
+
+
+def written(path: Path, what: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(what), encoding="utf-8")
+
+
+def test_claude_connects_over_each_transport(run, ways):
+    server = ways["stdio"]
+    run("claude", "mcp", "add", "stdio", "--", server["command"], *server["args"])
+    for way in ("http", "sse"):
+        asked = ways[way]
+        given = ["--transport", way, way, asked["address"], "--header", bearer(asked)]
+        run("claude", "mcp", "add", *given)
+    said = run("claude", "mcp", "list")
+    assert said.count("Connected") == 3, said
+
+
+def test_gemini_connects_over_each_transport(run, ways, tmp_path):
+    asked = {
+        "stdio": {"command": ways["stdio"]["command"], "args": ways["stdio"]["args"]},
+        "http": {"url": ways["http"]["address"], "type": "http"},
+        "sse": {"url": ways["sse"]["address"], "type": "sse"},
+    }
+    for way in ("http", "sse"):
+        asked[way]["headers"] = {"Authorization": f"Bearer {ways[way]['token']}"}
+    settings = {"security": {"folderTrust": {"enabled": False}}, "mcpServers": asked}
+    written(tmp_path / "user" / ".gemini" / "settings.json", settings)
+    said = run("gemini", "mcp", "list")
+    assert said.count("- Connected") == 3, said
+
+
+def test_opencode_connects_over_each_transport(run, ways, tmp_path):
+    server = ways["stdio"]
+    asked = {"stdio": {"type": "local", "command": [server["command"], *server["args"]]}}
+    for way in ("http", "sse"):
+        headers = {"Authorization": f"Bearer {ways[way]['token']}"}
+        asked[way] = {"type": "remote", "url": ways[way]["address"], "headers": headers}
+    written(tmp_path / "user" / "opencode.json", {"mcp": asked})
+    said = run("opencode", "mcp", "list")
+    assert said.count("connected") == 3, said
+
+
+class AppServer:
+    """Codex as an application embeds it: requests and their answers, a line each."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._id = 0
+
+    def tell(self, method: str, **more: Any) -> None:
+        """Send a line."""
+        self._process.stdin.write(json.dumps({"method": method, **more}) + "\n")
+        self._process.stdin.flush()
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a request and return what answers it."""
+        self._id += 1
+        self.tell(method, id=self._id, params=params)
+        for line in self._process.stdout:
+            said = json.loads(line)
+            if said.get("id") == self._id and "method" not in said:
+                return said["result"]
+        raise AssertionError("it has ended")
+
+
+@pytest.fixture
+def codex(clients: dict[str, Path], own: dict[str, str], ways, tmp_path) -> Iterator[AppServer]:
+    """Codex, to which the server is configured over two transports; it has no SSE."""
+    stdio, http = ways["stdio"], ways["http"]
+    config = tmp_path / "user" / ".codex" / "config.toml"
+    config.parent.mkdir()
+    config.write_text(
+        f"[mcp_servers.stdio]\ncommand = {json.dumps(stdio['command'])}\n"
+        f"args = {json.dumps(stdio['args'])}\n"
+        f'[mcp_servers.http]\nurl = "{http["address"]}"\nbearer_token_env_var = "TOKEN"\n'
+    )
+    with subprocess.Popen(
+        [clients["codex"], "app-server"],
+        env=own | {"TOKEN": http["token"]},
+        cwd=tmp_path / "user",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+    ) as process:
+        started = AppServer(process)
+        about = {"name": "tests", "title": "tests", "version": "1"}
+        started.ask("initialize", clientInfo=about)
+        started.tell("initialized")
+        try:
+            yield started
+        finally:
+            process.stdin.close()
+            process.wait(20)
+
+
+def test_codex_calls_tools_and_reads_resources(codex, tmp_path):
+    thread = codex.ask("thread/start", cwd=str(tmp_path / "user"))["thread"]["id"]
+    found = codex.ask("mcpServerStatus/list", threadId=thread)["data"]
+    counts = {each["name"]: (len(each["tools"]), len(each["resources"])) for each in found}
+    assert counts == {"stdio": (11, 8), "http": (11, 8)}
+    for server in counts:
+        at = {"threadId": thread, "server": server}
+        given = {"tool": "sessions_list", "arguments": {"limit": 2}}
+        called = codex.ask("mcpServer/tool/call", **at, **given)
+        assert len(called["structuredContent"]["sessions"]) == 2
+        read = codex.ask("mcpServer/resource/read", **at, uri="sessions://stats")
+        assert read["contents"][0]["mimeType"] == "application/json"

@@ -1,0 +1,31 @@
+"""The server of the command line, with what the suite wants to find besides what is ours.
+
+It is the same factory, middleware, app and door: the suite's tools, resources and prompts are
+registered on the server that the command has made.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
+
+from mcp_serve import server
+from mcp_serve.cli.main import main
+from mcp_serve.served import Served
+from tests.conformance import asking, contents, surroundings
+
+_plain = server.create
+
+
+def _create(served: Served) -> MCPServer[Any]:
+    made = _plain(served)
+    for part in (contents, asking, surroundings):
+        part.register(made)
+    return made
+
+
+if __name__ == "__main__":
+    server.create = _create
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Adds a header to each request on its way to a server; everything else passes byte for byte.
+
+A connection carries one request, so that no bytes but those of heads have to be understood.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LONGEST_HEAD = 64_000
+
+
+@contextmanager
+def adding(header: str, port: int) -> Iterator[int]:
+    """Stand before a port of this machine, and tell the own one."""
+    with _Proxy(header, port) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield proxy.server_address[1]
+        finally:
+            proxy.shutdown()
+            thread.join()
+
+
+class _Proxy(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, header: str, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Passing)
+        self.added = f"{header}\r\nConnection: close".encode()
+        self.before = ("127.0.0.1", port)
+
+
+class _Passing(socketserver.BaseRequestHandler):
+    server: _Proxy
+
+    def handle(self) -> None:
+        head, body = _head(self.request)
+        if not head:
+            return
+        line, _, others = re.sub(rb"(?im)^connection:.*\r\n", b"", head).partition(b"\r\n")
+        with socket.create_connection(self.server.before) as behind:
+            behind.sendall(b"\r\n".join((line, self.server.added, others)) + body)
+            forth = threading.Thread(target=_pass, args=(self.request, behind), daemon=True)
+            forth.start()
+            _pass(behind, self.request)
+
+
+def _head(source: socket.socket) -> tuple[bytes, bytes]:
+    """Read until the end of the head; return it, and what came of the body with it."""
+    read = b""
+    while b"\r\n\r\n" not in read and len(read) < _LONGEST_HEAD:
+        part = source.recv(_LONGEST_HEAD)
+        if not part:
+            return b"", b""
+        read += part
+    head, _, body = read.partition(b"\r\n\r\n")
+    return head + b"\r\n\r\n", body
+
+
+def _pass(source: socket.socket, target: socket.socket) -> None:
+    """Pass everything on until one of both has ended, and then end the other one's reading."""
+    try:
+        while part := source.recv(_LONGEST_HEAD):
+            target.sendall(part)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:  # the other side is gone already
+        pass

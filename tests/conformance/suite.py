@@ -1,0 +1,70 @@
+"""The runner of the suite, and what it says of each scenario."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.node import modules, node
+
+_PACKAGE = "@modelcontextprotocol/conformance"
+_VERSION = "0.2.0-alpha.12"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What came of the checks of a scenario; those that could not be tried are in none of these."""
+
+    passed: int
+    failed: tuple[str, ...]
+    warned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The suite as it is installed."""
+
+    folder: Path
+
+    @classmethod
+    def ready(cls) -> Suite:
+        """Return the suite; install it if need be."""
+        return cls(modules(f"{_PACKAGE}@{_VERSION}") / _PACKAGE)
+
+    def run(self, port: int, revision: str, results: Path) -> dict[str, Scenario]:
+        """Run every scenario of a revision against `/mcp` of a port of this machine."""
+        wanted = ["--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
+        address = ["--url", f"http://127.0.0.1:{port}/mcp"]
+        subprocess.run(
+            [node(), self.folder / "dist" / "index.js", "server", *address, *wanted],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=100,
+            check=False,  # it fails where any scenario does, and a server need not have them all
+        )
+        return dict(sorted(map(_read, results.glob("server-*/checks.json"))))
+
+    def required(self, revision: str) -> set[str]:
+        """Return the scenarios that a server of a revision has to pass, as the suite says."""
+        text = (self.folder / "requirements" / f"{revision}.yaml").read_text(encoding="utf-8")
+        return set(yaml.safe_load(text)["server"])
+
+
+def _read(path: Path) -> tuple[str, Scenario]:
+    checks: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    passed = sum(check["status"] == "SUCCESS" for check in checks)
+    failed = tuple(
+        f"{check['id']}: {check.get('errorMessage', check['description'])}"
+        for check in checks
+        if check["status"] == "FAILURE" and not check.get("details", {}).get("untestable")
+    )
+    warned = tuple(check["id"] for check in checks if check["status"] == "WARNING")
+    named = re.fullmatch(r"server-(.+)-\d{4}-\d\d-\d\dT.*", path.parent.name)
+    assert named, path
+    return named[1], Scenario(passed, failed, warned)

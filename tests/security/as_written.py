@@ -1,0 +1,46 @@
+"""A request over HTTP as it is written, which no client library would send."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import NamedTuple
+
+from tests.wire.conftest import TOKEN
+
+RIGHT = f"Authorization: Bearer {TOKEN}"
+JSON = ("Content-Type: application/json", "Accept: application/json, text/event-stream")
+
+HANDSHAKE = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "raw", "version": "1"},
+        },
+    }
+)
+
+
+class Answered(NamedTuple):
+    """What a server has answered; 0 is nothing, since it has closed."""
+
+    status: int
+    text: str
+
+
+def send(port: int, line: str, *headers: str, body: str = "") -> Answered:
+    """Send a request, its first line and headers as they are, and return what is answered."""
+    sized = [f"Content-Length: {len(body.encode())}"] if body else []
+    head = "\r\n".join([line, *headers, *sized, "Connection: close", "", ""])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        try:
+            connection.sendall(head.encode("latin-1") + body.encode())
+            text = b"".join(iter(lambda: connection.recv(65_536), b"")).decode("utf-8", "replace")
+        except (ConnectionResetError, BrokenPipeError):
+            text = ""  # it was closed before all of this was read
+    first = text.partition("\r\n")[0].split(" ")
+    return Answered(int(first[1]) if len(first) > 1 else 0, text)

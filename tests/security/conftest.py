@@ -1,0 +1,47 @@
+"""What the tests of security share: clients in memory, and one process over HTTP."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from tests.homes import fill, hermes_database
+from tests.serve.conftest import _call, _db, _options, _refused
+from tests.wire.conftest import served
+
+__all__ = ["_call", "_db", "_options", "_refused"]
+
+
+@pytest.fixture(name="client")
+async def _client(request: pytest.FixtureRequest, home_path: Path) -> AsyncIterator[Client]:
+    """A client of the newer era; where the era matters a test asks in both by itself."""
+    mark = request.node.get_closest_marker("options")
+    served_home = Served(Options(home=str(home_path), **(mark.kwargs if mark else {})))
+    async with Client(server.create(served_home), cache=None) as client:
+        yield client
+    served_home.close()
+
+
+@pytest.fixture(scope="session", name="process")
+def _process(tmp_path_factory) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A server over HTTP with a token, and its port."""
+    home = tmp_path_factory.mktemp("door") / "home"
+    home.mkdir()
+    hermes_database(home / "state.db")
+    fill(home / "state.db", 4, 8)
+    with served(home) as started:
+        yield started
+
+
+@pytest.fixture(name="port")
+def _port(process: tuple[subprocess.Popen[str], int]) -> Iterator[int]:
+    """Its port; it has to be there after each test as well."""
+    running, port = process
+    yield port
+    assert running.poll() is None

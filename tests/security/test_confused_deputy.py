@@ -1,0 +1,75 @@
+"""Confused deputy: the server calls nobody, starts nothing and hands on no credential."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from mcp_serve.surface import SPECS
+from tests.security.corpus import INJECTIONS
+from tests.security.walk import walked
+
+pytestmark = pytest.mark.anyio
+
+OUTWARD = {
+    *("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"),
+    *("urllib.Request", "http.client.connect", "smtplib.connect", "ftplib.connect"),
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.startfile", "pty.spawn"),
+    *("webbrowser.open",),
+}
+_HEARD: list[tuple[str, tuple[object, ...]]] = []
+_LISTENING: list[bool] = []
+_HOOKED: list[bool] = []
+
+
+@contextmanager
+def outward():
+    """Note what this process does outwards; a hook cannot be taken away, but told to be quiet."""
+    if not _HOOKED:
+        _HOOKED.append(True)
+        sys.addaudithook(
+            lambda event, given: (
+                _HEARD.append((event, given)) if _LISTENING and event in OUTWARD else None
+            )
+        )
+    _HEARD.clear()
+    _LISTENING.append(True)
+    try:
+        yield _HEARD
+    finally:
+        _LISTENING.clear()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_nothing_that_is_asked_reaches_out(mode, tmp_path):
+    with outward() as heard:
+        said = await walked(tmp_path, mode, INJECTIONS)
+    assert len(said) > 200
+    assert heard == []
+
+
+def test_the_listener_hears_what_reaches_out():
+    with outward() as heard:
+        os.system("true")  # noqa: S605, S607 -- harmless, and heard
+    assert [event for event, _ in heard] == ["os.system"]
+
+
+def test_no_tool_sends_anything_anywhere():
+    words = ("send", "post", "fetch", "url", "http", "email", "upload", "webhook", "execute", "run")
+    for spec in SPECS:
+        names = {spec.name, *spec.arguments.model_fields}
+        assert not [name for name in names for word in words if word in name.split("_")]
+
+
+async def test_a_credential_of_the_environment_is_in_no_answer(monkeypatch, tmp_path):
+    value = "credential-of-the-environment-9431"
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCP_SESSIONS_TOKEN", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, value)
+    said = await walked(
+        tmp_path, "auto", {"a": "$OPENAI_API_KEY {OPENAI_API_KEY} %OPENAI_API_KEY%"}
+    )
+    assert value not in json.dumps(said)

@@ -1,0 +1,222 @@
+"""Whatever is passed as an argument of whatever tool: a typed answer, or an error that teaches."""
+
+from __future__ import annotations
+
+import json
+import math
+from urllib.parse import quote
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mcp import Client, MCPError
+from mcp.types import INVALID_PARAMS, PromptReference
+from pydantic import TypeAdapter
+
+from mcp_serve import server
+from mcp_serve.sdk.schemas import slim
+from mcp_serve.served import Options, Served
+from mcp_serve.surface import SPECS
+from tests.security.corpus import LONG, plant
+from tests.security.walk import COMPLETED
+
+pytestmark = pytest.mark.anyio
+
+TEXTS = {"one": "the first text", "two": "a second text", "three": "and a third"}
+MOST = 40_000
+
+HUGE = (-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**40)
+ODD_FLOATS = (0.5, -0.0, 1e-320, 1e20, 1e308, float("inf"), -float("inf"), float("nan"))
+NASTY = (
+    *("", " ", "\x00", "%", "_", "*", '"', "'", "\\", "/", ":", "null", "[", "{}", "0", "-1"),
+    *("\u202e", "\u0301" * 50, "ﷺ" * 50, "👩‍👩‍👧" * 9, "數據", "\U000e0041", "\ufffe", "\x1b[2J"),
+    *("a OR", "NOT", "NEAR(a b)", "a AND (", "-a", '"a', "a*", "^a", "a:b", "(" * 300),
+    *("99999999999d", "-1d", "0d", "1e9d", "2026-13-01", "0001-01-01", "9999-12-31T23:59:59Z"),
+    *("a" * 501, "a" * 2001, "a " * 1000, "ä" * 4000, "x" * 40_000),
+)
+ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(HUGE)
+    | st.sampled_from(ODD_FLOATS)
+    | st.sampled_from(NASTY)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "$ne", "__class__"]), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+IDS = ("h00", "h01", "h02", LONG)
+MEANT = {
+    "profile": ("default",),
+    "session": (*IDS, "the first text h00", "agent:main:telegram:dm:0"),
+    "query": ("text", "first OR third", "wel*", '"the first"', *NASTY),
+    "since": ("7d", "2020-01-01", "12h"),
+    "until": ("1h", "2099-01-01T00:00:00Z"),
+    "project": ("/srv", "/srv/the first text", "~", *NASTY),
+    "source": ("cli", "the first text", *NASTY),
+    "title": ("A title", *NASTY),
+}
+"""What is passed where a text is meant; what an answer has to name first is passed as odd."""
+
+WAITS = ODD.filter(lambda value: not _waits(value))
+
+
+def _waits(value):
+    """Whether it may be read as some time to wait."""
+    if value is None:
+        return True
+    try:
+        return 0 < float(value) <= 50 or not math.isfinite(value)  # which is no JSON, and null
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def fitting(name, schema):
+    """Return what an argument is for, so that the code behind its check is reached."""
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    kinds = {
+        "boolean": st.booleans(),
+        "integer": st.integers(0, 60) | st.sampled_from([1_000, 5_000]),
+        "number": st.integers(0, 60) | st.floats(0, 100),
+        "string": st.sampled_from(MEANT.get(name, ("user", "done", "telegram"))),
+        "array": st.lists(st.sampled_from([*IDS, "user", "tool"]), max_size=3),
+    }
+    return kinds[schema["type"]]
+
+
+def arguments(spec):
+    """Return what is passed to a tool: arguments as they are meant, and often one that is odd."""
+    listed = spec.arguments.schema_of_input()
+    meant = {
+        name: fitting(name, schema)
+        for name, schema in listed["properties"].items()
+        if name not in ("cursor", "plan", "batch", "summary")
+    }
+    always = {name: meant.pop(name) for name in listed.get("required", ())}
+    odd = dict.fromkeys(spec.arguments.model_fields, ODD)
+    if spec.name == "events_wait":
+        meant.pop("timeout_s")
+        always["timeout_s"] = st.just(0)
+        odd["timeout_s"] = WAITS
+    wanted = st.fixed_dictionaries(always, optional=meant)
+    one = st.sampled_from(sorted(odd)).flatmap(lambda name: st.tuples(st.just(name), odd[name]))
+    return wanted | st.tuples(wanted, one).map(lambda both: both[0] | {both[1][0]: both[1][1]})
+
+
+CALLS = st.sampled_from(SPECS).flatmap(lambda spec: st.tuples(st.just(spec), arguments(spec)))
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", name="client")
+async def _client(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fuzzed")
+    (path / "home").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCP_SESSIONS_STATE", str(path / "state"))
+        plant(path / "home", TEXTS)
+        served = Served(Options(home=str(path / "home"), confirm=False))
+        async with Client(server.create(served), cache=None) as client:
+            yield client
+        served.close()
+
+
+def check(result, valid):
+    """Say whether an answer is one."""
+    (half,) = result.content
+    if result.is_error:
+        assert "a defect of this server" not in half.text
+        assert 10 < len(half.text) < 2_500
+        assert half.text.endswith((".", "?")), half.text
+        assert "\n" not in half.text
+    else:
+        valid.validate(result.structured_content)
+        assert json.loads(half.text) == result.structured_content
+        assert len(half.text) <= MOST
+
+
+def check_refusal(refused, asked):
+    """Say whether an error of the protocol is one that a client can act on."""
+    assert refused.error.code == INVALID_PARAMS, (asked, refused.error)
+    assert len(refused.error.message) > 10, (asked, refused.error)
+
+
+VALID = {
+    spec.name: jsonschema.Draft202012Validator(slim(TypeAdapter(spec.answers).json_schema()))
+    for spec in SPECS
+}
+"""What validates the answers of a tool, by the schema that is published."""
+
+ENOUGH = settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@settings(ENOUGH, max_examples=300)
+@given(asked=CALLS)
+async def test_any_arguments_get_a_typed_answer_or_an_error_that_teaches(client, asked):
+    spec, sent = asked
+    check(await client.call_tool(spec.name, sent), VALID[spec.name])
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+async def test_an_odd_value_is_answered_in_each_argument(client, spec):
+    valid = VALID[spec.name]
+    for name in spec.arguments.model_fields:
+        for value in (*HUGE, *ODD_FLOATS, *NASTY[:6], *NASTY[-5:], True, [], {}, [None], {"a": 1}):
+            if name == "timeout_s" and _waits(value):
+                continue
+            sent = {"timeout_s": 0} if spec.name == "events_wait" else {}
+            check(await client.call_tool(spec.name, sent | {name: value}), valid)
+
+
+async def test_the_server_answers_afterwards(client):
+    rows = (await client.call_tool("sessions_list", {"status": "all"})).structured_content
+    assert rows["sessions"]
+
+
+ANY = st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+@settings(ENOUGH, max_examples=150)
+@given(kind=st.sampled_from(["session", "route", "sessions", "file", "x"]), name=ANY, more=ANY)
+async def test_any_address_is_read_or_refused_in_words(client, kind, name, more):
+    for address in (
+        f"{kind}://{quote(name, safe='')}",
+        f"{kind}://{quote(name, safe='')}/messages?cursor={quote(more, safe='')}",
+        f"{kind}://{name}",
+    ):
+        try:
+            (content,) = (await client.read_resource(address)).contents
+        except MCPError as refused:
+            check_refusal(refused, address)
+        else:
+            assert json.loads(content.text)
+
+
+@ENOUGH
+@given(name=st.sampled_from(["catch_up", "tidy_up", "nope"]), given_names=st.dictionaries(ANY, ANY))
+async def test_any_prompt_is_given_or_refused_in_words(client, name, given_names):
+    try:
+        found = await client.get_prompt(name, given_names)
+    except MCPError as refused:
+        check_refusal(refused, name)
+    else:
+        assert found.messages
+
+
+@settings(ENOUGH, max_examples=150)
+@given(argument=st.sampled_from(COMPLETED) | ANY, typed=ANY)
+async def test_whatever_is_typed_is_completed_or_not(client, argument, typed):
+    reference = PromptReference(type="ref/prompt", name="catch_up")
+    found = await client.complete(reference, {"name": argument, "value": typed})
+    assert len(found.completion.values) <= 100

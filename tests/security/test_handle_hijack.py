@@ -1,0 +1,168 @@
+"""Hijacked handles: a plan, a batch, a cursor or a session of one opens nothing to another."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zlib
+
+import pytest
+from mcp import Client
+from mcp.types import ElicitResult
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from session_core import SessionDB
+from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
+from tests.security.corpus import OLD
+
+pytestmark = pytest.mark.anyio
+
+DAY_S = 86_400
+
+
+def old_one(db, key):
+    db.append_message(key, "user", "x", timestamp=OLD, create={"source": "cli", "started_at": OLD})
+    db.end_session(key, "done")
+
+
+@pytest.fixture(autouse=True)
+def _old_ones(db):
+    old_one(db, "old")
+    db.append_message("new", "user", "hello", create={"source": "cli"})
+
+
+async def test_a_handle_cannot_be_guessed_and_is_never_the_same(call):
+    handles = {(await call("sessions_prune"))["plan"] for _ in range(20)}
+    assert len(handles) == 20
+    bodies = [handle.split("-")[1] for handle in handles]
+    assert min(len(set(column)) for column in zip(*bodies, strict=True)) > 5
+
+
+@pytest.mark.parametrize("change", ["last", "case", "longer", "shorter", "like"])
+async def test_a_handle_that_is_nearly_right_is_refused(call, refused, change):
+    plan = (await call("sessions_prune"))["plan"]
+    forged = {
+        "last": plan[:-1] + ("2" if plan[-1] != "2" else "3"),
+        "case": plan.upper(),
+        "longer": plan + "2",
+        "shorter": plan[:-1],
+        "like": "%",
+    }[change]
+    assert "there is no plan" in await refused("sessions_prune", plan=forged)
+    assert (await call("sessions_prune", plan=plan))["removed"] == 1
+
+
+async def test_a_plan_of_another_home_is_no_plan_here(call, refused, tmp_path):
+    path = tmp_path / "other"
+    path.mkdir()
+    with SessionDB(path / "state.db") as db:
+        old_one(db, "old")
+    served = Served(Options(home=str(path)))
+    async with Client(server.create(served), cache=None) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        edited = await client.call_tool("sessions_edit", {"session": "old", "title": "t"})
+        batch = edited.structured_content["batch"]
+    served.close()
+    assert "there is no plan" in await refused("sessions_prune", plan=plan)
+    assert "there is no" in await refused("sessions_restore", batch=batch)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_plan_of_one_profile_is_none_of_another(home_path, mode):
+    (home_path / "profiles" / "work").mkdir(parents=True)
+    with SessionDB(home_path / "profiles" / "work" / "state.db") as db:
+        old_one(db, "old")
+    served = Served(Options(home=str(home_path), profiles=["default", "work"]))
+    async with Client(server.create(served), mode=mode, cache=None) as client:
+        planned = (await client.call_tool("sessions_prune", {"profile": "work"})).structured_content
+        for given in ({}, {"profile": "default"}):
+            refused = await client.call_tool("sessions_prune", {"plan": planned["plan"], **given})
+            assert "there is no plan" in refused.content[0].text
+        done = await client.call_tool(
+            "sessions_prune", {"plan": planned["plan"], "profile": "work"}
+        )
+        assert done.structured_content["removed"] == 1
+    served.close()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_plan_ends_after_a_day_before_anybody_is_asked(home_path, mode):
+    served, asked = Served(Options(home=str(home_path))), []
+
+    async def human(_, params):
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"agree": True})
+
+    created = server.create(served)
+    async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        ledger = served.home().ledger
+        vars(ledger)["_clock"] = lambda: time.time() + DAY_S + 1
+        late = await client.call_tool("sessions_prune", {"plan": plan})
+        assert "has expired" in late.content[0].text
+        assert asked == []
+    served.close()
+
+
+async def test_a_used_plan_does_nothing_again(db, call):
+    plan = (await call("sessions_prune"))["plan"]
+    done = await call("sessions_prune", plan=plan)
+    old_one(db, "old")
+    old_one(db, "older")
+    assert await call("sessions_prune", plan=plan) == done
+    assert db.get_session("old") is not None
+
+
+def forged(cursor, change):
+    """Return a cursor that somebody has opened, changed and packed again."""
+    text = zlib.decompress(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    parts = json.loads(text)
+    change(parts)
+    packed = zlib.compress(json.dumps(parts).encode())
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+CHANGES = {
+    "query": lambda parts: parts[2].update(status="all"),
+    "profile": lambda parts: parts[2].update(profile="work"),
+    "unknown": lambda parts: parts[2].update(nope=1),
+    "place": lambda parts: parts.__setitem__(4, "x"),
+    "no place": lambda parts: parts.__setitem__(4, None),
+    "number": lambda parts: parts.__setitem__(4, 7),
+    "nothing": lambda parts: parts.clear(),
+    "digest": lambda parts: parts.__setitem__(1, "0" * 12),
+    "now": lambda parts: parts.__setitem__(3, 1e300),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("tool", ["sessions_list", "sessions_search", "events_wait"])
+async def test_a_changed_cursor_is_refused_and_says_what_to_do(db, call, refused, tool, change):
+    for number in range(3):
+        db.append_message(f"s{number}", "user", "hello", create={"source": "cli"})
+    given = {"sessions_list": {"limit": 1}, "sessions_search": {"query": "hello", "limit": 1}}
+    page = await call(tool, **given.get(tool, {"timeout_s": 0}))
+    cursor = page.get("next_cursor") or page["cursor"]
+    said = await refused(tool, cursor=forged(cursor, CHANGES[change]))
+    assert "malformed cursor" in said
+    assert "pass" in said
+
+
+async def test_a_cursor_of_one_tool_is_none_of_another(call, refused):
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    assert "a cursor of 'events_wait'" in await refused("sessions_list", cursor=cursor)
+
+
+def test_a_session_of_the_older_transport_opens_nothing_without_the_token(port):
+    host = f"Host: 127.0.0.1:{port}"
+    begun = send(port, "POST /mcp HTTP/1.1", host, RIGHT, *JSON, body=HANDSHAKE)
+    heads = [line.split(": ", 1) for line in begun.text.split("\r\n") if ": " in line]
+    named = {name.lower(): value for name, value in heads}
+    body = json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})
+    headers = (host, *JSON, f"Mcp-Session-Id: {named['mcp-session-id']}")
+    for line in ("POST /mcp HTTP/1.1", "GET /mcp HTTP/1.1", "DELETE /mcp HTTP/1.1"):
+        assert send(port, line, *headers, body=body).status == 401
+    foreign = (host, RIGHT, *JSON, "Mcp-Session-Id: 0123456789abcdef")
+    assert send(port, "POST /mcp HTTP/1.1", *foreign, body=body).status in (400, 404)

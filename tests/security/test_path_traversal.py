@@ -1,0 +1,171 @@
+"""Path traversal: what is passed names a row or a record, never a file; a link leads nowhere."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+from mcp import MCPError
+
+pytestmark = pytest.mark.anyio
+
+OUTSIDE = "what stands outside of the home"
+
+NAMES = (
+    "../outside.txt",
+    "../../outside.txt",
+    "..",
+    ".",
+    "/etc/passwd",
+    "%2e%2e%2foutside.txt",
+    "..%2foutside.txt",
+    "..\\outside.txt",
+    "C:\\Windows\\win.ini",
+    "\\\\host\\share",
+    "outside.txt\x00.jsonl",
+    "file:///etc/passwd",
+    "~/outside.txt",
+    "$HOME/outside.txt",
+    "*",
+    "?",
+    "[a-z]*",
+    "s1/../s1",
+    "CON",
+    "a" * 400,
+)
+EVERY = pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+
+
+@pytest.fixture(autouse=True)
+def _outside(db, home_path, tmp_path, monkeypatch):
+    db.append_message("s1", "user", "hello", create={"source": "cli", "cwd": "/srv/shop"})
+    db.append_message("s2", "user", "hello", create={"source": "cli"})
+    for folder in (tmp_path, tmp_path / "user", home_path):
+        (folder / "outside.txt").write_text(OUTSIDE)
+    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "state"))
+
+
+def files(tmp_path):
+    """Return the files that are there, but what SQLite puts beside a database."""
+    found = (path for path in tmp_path.rglob("*") if path.is_file())
+    return {path for path in found if not path.name.endswith(("-wal", "-shm"))}
+
+
+@EVERY
+async def test_a_path_names_nothing_in_any_argument(client, refused, tmp_path, name):
+    before = files(tmp_path)
+    for tool, given in (
+        ("sessions_read", {"session": name}),
+        ("sessions_search", {"query": "hello", "session": name}),
+        ("events_wait", {"session": name, "timeout_s": 0}),
+        ("sessions_list", {"profile": name[:200]}),
+        ("sessions_stats", {"profile": name[:200]}),
+        ("sessions_list", {"cursor": name}),
+        ("sessions_edit", {"session": name, "title": "x"}),
+        ("sessions_finalize", {"sessions": [name]}),
+        ("sessions_finalize", {"plan": name[:100]}),
+        ("sessions_compress", {"session": name}),
+        ("sessions_compress", {"plan": name[:100], "summary": "x"}),
+        ("sessions_prune", {"sessions": [name]}),
+        ("sessions_prune", {"plan": name[:100]}),
+        ("sessions_restore", {"batch": name[:100]}),
+        ("sessions_restore", {"plan": name[:100]}),
+    ):
+        said = await refused(tool, **given)
+        assert OUTSIDE not in said
+        assert "defect" not in said, (tool, given)
+    new = {path for path in files(tmp_path) - before if path.suffix != ".db"}
+    assert {path.name for path in new} <= {"home.json"}
+
+
+@EVERY
+async def test_a_path_is_no_address(client, name):
+    for address in (
+        f"session://{name}",
+        f"session://{quote(name, safe='')}",
+        f"session://{quote(name, safe='')}/messages",
+        f"session://s1/messages?profile={quote(name, safe='')}",
+        f"route://{quote(name, safe='')}",
+        f"file://{name}",
+    ):
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource(address)
+        assert OUTSIDE not in caught.value.error.message
+        assert caught.value.error.code == -32602, address
+
+
+@EVERY
+async def test_a_folder_is_compared_and_not_looked_at(call, name):
+    listed = await call("sessions_list", project=name)
+    assert listed["sessions"] == []
+    assert OUTSIDE not in json.dumps(await call("sessions_prune", project=name, older_than_days=0))
+
+
+@EVERY
+async def test_a_title_that_is_a_path_makes_no_file(call, tmp_path, name):
+    before = files(tmp_path)
+    edited = await call("sessions_edit", session="s1", title=name[:100])
+    assert edited["session"]["title"] == name[:100].replace("\x00", "")
+    assert [
+        path for path in files(tmp_path) - before if tmp_path / "state" not in path.parents
+    ] == []
+
+
+@pytest.fixture(name="linked")
+def _linked(home_path, tmp_path):
+    """A link among the files of sessions, with the name of one whose session is gone."""
+    folder = home_path / "sessions"
+    folder.mkdir()
+    link = folder / "20250101_000000_abcdef.jsonl"
+    link.symlink_to(tmp_path / "outside.txt")
+    (folder / "20250102_000000_abcdef.jsonl").write_text('{"role": "user"}\n')
+    return link
+
+
+async def test_a_link_among_files_is_neither_followed_nor_removed(call, linked, tmp_path):
+    planned = await call("sessions_prune", what="orphans", older_than_days=0)
+    assert linked.name not in json.dumps(planned)
+    done = await call("sessions_prune", plan=planned["plan"])
+    assert (done["outcome"], done["removed"]) == ("applied", 1)
+    assert linked.is_symlink()
+    assert (tmp_path / "outside.txt").read_text() == OUTSIDE
+    await call("sessions_restore", batch=done["batch"])
+    assert (tmp_path / "outside.txt").read_text() == OUTSIDE
+
+
+async def test_a_file_that_is_swapped_for_a_link_stays_and_nothing_behind_it_goes(
+    call, linked, tmp_path
+):
+    planned = await call("sessions_prune", what="orphans", older_than_days=0)
+    swapped = linked.with_name("20250102_000000_abcdef.jsonl")
+    swapped.unlink()
+    swapped.symlink_to(tmp_path / "outside.txt")
+    done = await call("sessions_prune", plan=planned["plan"])
+    assert done["removed"] == 0
+    assert swapped.is_symlink()
+    assert (tmp_path / "outside.txt").read_text() == OUTSIDE
+
+
+async def test_a_restore_writes_nothing_through_a_link(call, linked, tmp_path):
+    planned = await call("sessions_prune", what="orphans", older_than_days=0)
+    done = await call("sessions_prune", plan=planned["plan"])
+    back = linked.with_name("20250102_000000_abcdef.jsonl")
+    back.symlink_to(tmp_path / "outside.txt")
+    restored = await call("sessions_restore", batch=done["batch"])
+    assert restored["outcome"] in ("applied", "partial")
+    assert (tmp_path / "outside.txt").read_text() == OUTSIDE
+
+
+async def test_the_folder_of_files_may_lead_elsewhere_and_nothing_there_goes(
+    call, home_path, tmp_path
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    there = elsewhere / "20250101_000000_abcdef.jsonl"
+    there.write_text(OUTSIDE)
+    (home_path / "profiles").mkdir()
+    (home_path / "profiles" / "evil").symlink_to(elsewhere)
+    planned = await call("sessions_prune", what="orphans", older_than_days=0)
+    assert planned["outcome"] == "nothing"
+    assert there.read_text() == OUTSIDE

@@ -1,0 +1,136 @@
+"""SQL injection: what is passed is a value, never a part of a statement or of a search as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_serve.surface import SPECS
+from tests.homes import connect
+
+pytestmark = pytest.mark.anyio
+
+PAYLOADS = (
+    "' OR '1'='1",
+    "x'; DROP TABLE messages; --",
+    '" OR 1=1 --',
+    "x') UNION SELECT sql FROM sqlite_master --",
+    "source') = 'cli' OR json_extract(tool_calls, '$.",
+    "a' AND (SELECT load_extension('x')) AND 'a",
+    "x'; ATTACH DATABASE 'stolen.db' AS s; CREATE TABLE s.t AS SELECT * FROM messages; --",
+    "; PRAGMA writable_schema=ON; --",
+    "\x00' OR 1=1 --",
+    "%",
+    "_",
+    "*",
+    '" OR session_id:* OR "',
+    "messages_fts MATCH 'a' OR",
+    "NEAR(a b, 10) OR rowid > 0",
+    "{content tool_name}: secret",
+    ":id",
+    "?1",
+    "@x",
+    "$y",
+)
+NAMED = ("session", "batch", "plan", "cursor", "profile", "since")
+"""What names one thing: a payload names none, which is an error."""
+
+
+@pytest.fixture(autouse=True)
+def _sessions(db):
+    for number in range(4):
+        create = {"source": "cli", "cwd": "/srv/shop"}
+        db.append_message(f"s{number}", "user", f"plain words {number}", create=create)
+        db.set_session_title(f"s{number}", f"Title {number}")
+    db.end_session("s0", "done")
+
+
+def everything(path):
+    """Return all that a database holds, its schema included."""
+    with connect(path / "state.db", mode="ro") as connection:
+        schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name")
+        held = {"schema": schema.fetchall()}
+        for kind, name, sql in held["schema"]:
+            if kind == "table" and not sql.startswith("CREATE VIRTUAL"):
+                held[name] = connection.execute(f'SELECT * FROM "{name}"').fetchall()  # noqa: S608
+        return held
+
+
+def of_text(spec):
+    """Return the arguments of a tool that are texts of any kind."""
+    listed = spec.arguments.schema_of_input()["properties"].items()
+    return [
+        name for name, schema in listed if schema.get("type") == "string" and not schema.get("enum")
+    ]
+
+
+def test_there_is_no_argument_for_a_statement_or_a_condition():
+    names = {name for spec in SPECS for name in spec.arguments.model_fields}
+    assert not names & {"sql", "where", "statement", "filter", "expression", "table", "column"}
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+async def test_a_payload_is_a_value_in_every_argument_and_changes_nothing(
+    db, home_path, client, payload
+):
+    before = everything(home_path)
+    for spec in SPECS:
+        required = dict.fromkeys(spec.arguments.required, "s1")
+        for name in of_text(spec):
+            sent = required | {name: payload}
+            if spec.name == "events_wait":
+                sent["timeout_s"] = 0
+            if spec.name == "sessions_edit" and name != "session":
+                continue  # it sets what it is given, which is its job
+            result = await client.call_tool(spec.name, sent)
+            said = result.content[0].text
+            assert "defect" not in said, (spec.name, name)
+            assert "syntax error" not in said
+            assert result.is_error or name not in NAMED, (spec.name, name, said)
+    assert everything(home_path) == before
+    assert not (home_path / "stolen.db").exists()
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+async def test_a_payload_as_a_filter_selects_nothing(call, payload):
+    for name in ("source", "end_reason", "project", "query"):
+        listed = await call("sessions_list", **{name: payload})
+        assert listed["sessions"] == [], name
+    for name in ("source", "project"):
+        assert (await call("sessions_search", query="plain", **{name: payload}))["hits"] == []
+        planned = await call("sessions_prune", older_than_days=0, **{name: payload})
+        assert (planned["outcome"], planned["count"]) == ("nothing", 0)
+    assert (await call("sessions_search", query="plain", roles=[payload[:50]]))["hits"] == []
+
+
+@pytest.mark.parametrize("payload", ["%", "_", "%%", "p_ain", "pl%n", "*", "pl*n", "\\%", "[a-z]"])
+async def test_a_part_of_a_word_is_looked_for_to_the_letter(db, call, payload):
+    assert (await call("sessions_search", query=payload, mode="substring"))["hits"] == []
+    db.append_message("s9", "user", f"to {payload} the letter", create={"source": "cli"})
+    (hit,) = (await call("sessions_search", query=payload, mode="substring"))["hits"]
+    assert hit["session_id"] == "s9"
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
+async def test_a_payload_that_is_stored_comes_back_as_it_is(db, call, payload):
+    edited = await call("sessions_edit", session="s1", title=f"t {payload}")
+    assert edited["session"]["title"] == " ".join(f"t {payload}".replace("\x00", " ").split())
+    db.append_message("s1", "user", f"zebra {payload}")
+    (hit,) = (await call("sessions_search", query="zebra"))["hits"]
+    page = await call("sessions_read", session="s1", around=hit["message_id"])
+    assert f"zebra {payload}" in [message["text"] for message in page["messages"]]
+
+
+@pytest.mark.options(read_only=True)
+async def test_a_server_that_only_reads_cannot_write(db, home_path, client, call):
+    await call("sessions_list")
+    before = everything(home_path)
+    for spec in SPECS:
+        await _called(client, spec)
+    assert everything(home_path) == before
+
+
+async def _called(client, spec):
+    if not spec.changes:
+        given = dict.fromkeys(spec.arguments.required, "s1")
+        given |= {"timeout_s": 0} if spec.name == "events_wait" else {}
+        await client.call_tool(spec.name, given)

@@ -1,0 +1,135 @@
+"""Stored prompt injection: transcripts are data, quoted in their fields, and order nobody about."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.quoting import plain
+from mcp_serve.served import Options, Served
+from mcp_serve.surface import SPECS
+from tests.security.corpus import CANARY, INJECTIONS, QUOTED
+from tests.security.walk import strings, walked
+
+pytestmark = pytest.mark.anyio
+
+MULTILINE = frozenset({"text", "digest", "must_survive"})
+"""What keeps its lines, since code has them; JSON quotes it."""
+
+HIDDEN = {*map(chr, range(32)), *map(chr, range(0x7F, 0xA0)), *"\u2028\u2029\u200b\u2060\ufeff"}
+HIDDEN |= {*"\u00ad\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+HIDDEN |= {chr(0xE0000 + number) for number in range(128)}
+
+TOLD = ("tools/list", "prompts/list", "templates/list")
+
+
+@pytest.fixture(scope="module")
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=["auto", "legacy"], name="mode")
+def _mode(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", name="said")
+async def _said(mode, tmp_path_factory):
+    return await walked(tmp_path_factory.mktemp("walk"), mode, INJECTIONS)
+
+
+async def test_the_walk_went_everywhere(said):
+    places = {where for where, _ in said}
+    assert {spec.name for spec in SPECS} <= places
+    assert {"resource session", "resource route", "resource sessions", "resources/list"} <= places
+    assert {"prompt catch_up", "prompt tidy_up", "prompt compress_session"} <= places
+    assert {"audit", "question", "sessions_read refused", "completion session"} <= places
+    answers = [(where, what) for where, what in said if isinstance(what, dict)]
+    outcomes = {(where, what["outcome"]) for where, what in answers if "outcome" in what}
+    for tool in ("sessions_finalize", "sessions_prune", "sessions_compress"):
+        assert {(tool, "planned"), (tool, "applied")} <= outcomes
+    assert ("sessions_restore", "applied") in outcomes
+
+
+async def test_what_a_model_is_told_beforehand_is_as_on_an_empty_home(said, mode, tmp_path):
+    served = Served(Options(home=str(tmp_path / "empty")))
+    async with Client(server.create(served), mode=mode, cache=None) as client:
+        empty = [
+            await client.list_tools(),
+            await client.list_prompts(),
+            await client.list_resource_templates(),
+        ]
+    served.close()
+    told = [what for where, what in said if where in TOLD]
+    assert told == [each.model_dump(mode="json", exclude={"meta"}) for each in empty]
+
+
+async def test_what_others_wrote_stands_in_quoted_fields_alone(said):
+    elsewhere = [
+        (where, key, text[:80])
+        for where, what in said
+        if isinstance(what, dict) and not where.startswith("completion")
+        for key, text in strings(what)
+        if CANARY in text and key not in QUOTED
+    ]
+    assert elsewhere == []
+    quoted = {key for _, what in said for key, text in strings(what) if CANARY in text}
+    assert {"text", "snippet", "preview", "title", "name", "digest", "source"} <= quoted
+
+
+async def test_a_line_has_no_sign_that_hides_turns_or_breaks_it(said):
+    broken = [
+        (where, key, text[:80])
+        for where, what in said
+        for key, text in strings(what)
+        if key not in MULTILINE and where not in TOLD and where != "question"
+        if not where.startswith("prompt") and HIDDEN & set(text)
+    ]
+    assert broken == []
+
+
+async def test_a_question_to_the_human_has_its_own_lines_alone(said):
+    questions = [what for where, what in said if where == "question"]
+    assert len(questions) >= 4
+    for asked in questions:
+        first, *lines = asked.split("\n")
+        assert first.endswith("?")
+        assert [line for line in lines if not line.startswith(("- ", "Note: "))] == []
+        assert not HIDDEN - {"\n"} & set(asked)
+
+
+async def test_an_error_says_what_was_wrong_in_one_short_line(said):
+    errors = [(where, what) for where, what in said if where.endswith("refused")]
+    assert len(errors) > 30
+    for where, error in errors:
+        assert not HIDDEN & set(error), (where, error)
+        assert len(error) < 1_500, (where, error)
+        assert "a defect of this server" not in error
+
+
+async def test_a_text_comes_out_as_it_was_said(said):
+    read = [what for where, what in said if where == "sessions_read" and "messages" in what]
+    seen = {message["text"] for page in read for message in page["messages"]}
+    for text in INJECTIONS.values():
+        assert f"needle {text}" in seen
+
+
+@pytest.mark.parametrize("kind", INJECTIONS)
+@pytest.mark.parametrize("name", ["catch_up", "compress_session"])
+async def test_a_prompt_carries_what_it_is_given_as_one_quotation(tmp_path, mode, kind, name):
+    given = INJECTIONS[kind]
+    served = Served(Options(home=str(tmp_path / "empty")))
+    async with Client(server.create(served), mode=mode, cache=None) as client:
+        text, bare = [
+            (await client.get_prompt(name, {"session": each})).messages[0].content.text
+            for each in (given, "SESSION")
+        ]
+    served.close()
+    before, after = bare.split('"SESSION"')
+    assert text.startswith(before)
+    quotation, length = json.JSONDecoder().raw_decode(text[len(before) :])
+    assert quotation == plain(given)
+    assert text[len(before) + length :] == after

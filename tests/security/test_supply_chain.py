@@ -1,0 +1,69 @@
+"""Supply chain: few dependencies, each with bounds, and nothing else loaded by the server."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+KNOWN = {"anyio", "mcp", "pluggy", "pydantic", "pysqlite3", "pyyaml", "rich", "tomlkit"}
+"""What the server rests on; one more is a decision, and belongs into DESIGN.md."""
+
+LOADED = """
+import json, sys
+import anyio, pluggy, pydantic, uvicorn.protocols.http.h11_impl, yaml
+from mcp.server.mcpserver import MCPServer
+bare = MCPServer("bare")
+bare.streamable_http_app()
+bare.sse_app()
+known = {name.split(".")[0] for name in sys.modules}
+from mcp_serve import http, server, surface
+from mcp_serve.served import Options, Served
+served = Served(Options(home=sys.argv[1]))
+server.create(served)
+surface.Surface(served)
+served.home().maintenance.health()
+loaded = {name.split(".")[0] for name in sys.modules} - known
+print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))
+"""
+
+
+def requirements(what):
+    """Return what is required for something, as it is written."""
+    listed = re.search(rf"^{what} = \[\n(.*?)^\]", PROJECT, re.MULTILINE | re.DOTALL)
+    return re.findall(r'^  "(.*)",$', listed[1], re.MULTILINE)
+
+
+def named(requirement):
+    """Return the name of what is required."""
+    return re.split(r"[^\w.-]", requirement)[0].lower()
+
+
+def test_nothing_is_required_but_what_is_known():
+    assert {named(each) for each in requirements("dependencies")} == KNOWN
+
+
+@pytest.mark.parametrize("requirement", [*requirements("dependencies"), *requirements("dev")])
+def test_a_requirement_has_a_lower_and_an_upper_bound_and_no_address(requirement):
+    asked = requirement.partition(";")[0]
+    assert re.fullmatch(r"[\w.-]+>=[\d.]+,<[\d.]+", asked)
+
+
+def test_the_server_loads_nothing_that_its_requirements_do_not_bring(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == ["mcp_serve", "session_core"]
+
+
+def test_nothing_is_fetched_or_run_when_it_is_installed():
+    assert not (ROOT / "setup.py").exists()
+    assert "[tool.hatch.build.hooks" not in PROJECT
+    assert 'build-backend = "hatchling.build"' in PROJECT

@@ -1,0 +1,96 @@
+"""Unauthenticated control plane: nothing but `/health` answers without the token of the home."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from mcp_serve.token import token_of
+from session_core import Denied
+from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
+from tests.wire.conftest import TOKEN
+
+PATHS = (
+    *(("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("PUT", "/mcp"), ("HEAD", "/mcp")),
+    *(("OPTIONS", "/mcp"), ("GET", "/sse"), ("POST", "/sse"), ("POST", "/messages/")),
+    *(("POST", "/messages/?session_id=0"), ("GET", "/"), ("GET", "/docs"), ("GET", "/../mcp")),
+    *(("POST", "/mcp/"), ("POST", "//mcp"), ("POST", "/MCP"), ("GET", "/health/"), ("POST", "/x")),
+    *(
+        ("GET", "/healthz"),
+        ("GET", "/health/../mcp"),
+        ("GET", "/.well-known/oauth-protected-resource"),
+    ),
+)
+WRONG = (
+    (),
+    ("Authorization:",),
+    ("Authorization: Bearer",),
+    ("Authorization: Bearer ",),
+    (f"Authorization: Bearer {TOKEN[:-1]}",),
+    (f"Authorization: Bearer {TOKEN}x",),
+    (f"Authorization: Bearer {TOKEN.upper()}",),
+    (f"Authorization: Basic {base64.b64encode(TOKEN.encode()).decode()}",),
+    (f"Authorization: {TOKEN}",),
+    (f"X-Authorization: Bearer {TOKEN}",),
+    (f"Cookie: token={TOKEN}",),
+    ("Authorization: Bearer x", f"Authorization: Bearer {TOKEN}"),
+    ("Authorization: Bearer \xfc\xff",),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_no_path_but_one_answers_without_the_token(port, method, path):
+    answered = send(port, f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *JSON)
+    assert answered.status == 401
+    assert "www-authenticate: bearer" in answered.text.lower()
+    assert "session" not in answered.text.partition("\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize("given", WRONG, ids=range(len(WRONG)))
+def test_nothing_but_the_token_as_a_bearer_opens(port, given):
+    headers = (f"Host: 127.0.0.1:{port}", *given, *JSON)
+    answered = send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
+    assert answered.status in (400, 401)
+    assert "mcp-sessions" not in answered.text.partition("\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "authorization"])
+def test_a_token_in_the_address_does_not_open(port, name):
+    line = f"POST /mcp?{name}={TOKEN} HTTP/1.1"
+    answered = send(port, line, f"Host: 127.0.0.1:{port}", *JSON, body=HANDSHAKE)
+    assert answered.status == 401
+
+
+def test_the_token_opens(port):
+    headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
+    answered = send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
+    assert answered.status == 200
+    assert TOKEN not in answered.text
+
+
+def test_health_says_one_thing(port):
+    answered = send(port, "GET /health HTTP/1.1", f"Host: 127.0.0.1:{port}")
+    head, _, body = answered.text.partition("\r\n\r\n")
+    assert (answered.status, json.loads(body)) == (200, {"status": "ok"})
+    assert "server:" not in head.lower()
+
+
+def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("MCP_SESSIONS_TOKEN", raising=False)
+    made = {token_of(tmp_path / name / "state.db") for name in ("one", "two", "three")}
+    assert len(made) == 3
+    assert all(len(token) >= 43 for token in made)
+    assert token_of(tmp_path / "one" / "state.db") in made
+    kept = list((tmp_path / "state").rglob("token"))
+    assert [oct(path.stat().st_mode & 0o777) for path in kept] == ["0o600"] * 3
+    assert {oct(path.parent.stat().st_mode & 0o777) for path in kept} == {"0o700"}
+
+
+@pytest.mark.parametrize("token", ["x", "short", "tokentokentoken", "ü" * 40])
+def test_a_token_that_somebody_would_guess_is_refused(tmp_path, monkeypatch, token):
+    monkeypatch.setenv("MCP_SESSIONS_TOKEN", token)
+    with pytest.raises(Denied):
+        token_of(tmp_path / "state.db")

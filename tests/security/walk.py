@@ -1,0 +1,232 @@
+"""A walk over all that a server can be asked: every tool, resource, prompt, completion and error.
+
+What came out is kept, each with where it came from, so that the tests can look for what must not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio import to_thread
+from mcp import Client, MCPError
+from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from session_core import SessionDB
+from tests.security.corpus import LONG, calling, plant
+
+COMPLETED = ("session", "session_id", "session_key", "source", "project")
+LONGEST_TIME = 64
+PROMPTS = ("catch_up", "tidy_up", "compress_session")
+
+
+@dataclass
+class Walk:
+    """One walk, and what was said on it: a text, or what a text was read as."""
+
+    client: Client
+    said: list[tuple[str, Any]] = field(default_factory=list)
+
+    def note(self, where: str, what: Any) -> None:
+        """Keep what was said."""
+        self.said.append((where, what))
+
+    async def call(self, tool: str, **given: Any) -> Any:
+        """Call a tool; an error is noted as its text."""
+        result = await self.client.call_tool(tool, given)
+        (half,) = result.content
+        if result.is_error:
+            self.note(f"{tool} refused", half.text)
+            return None
+        assert json.loads(half.text) == result.structured_content
+        self.note(tool, result.structured_content)
+        return result.structured_content
+
+    async def pages(self, tool: str, **given: Any) -> None:
+        """Call a tool, and follow its pages to the end."""
+        page = await self.call(tool, **given)
+        while page and page["next_cursor"]:
+            page = await self.call(tool, cursor=page["next_cursor"])
+
+    async def ask(self, where: str, awaited: Any) -> Any:
+        """Ask for something that is no tool; an error of the protocol is noted as its text."""
+        try:
+            found = await awaited
+        except MCPError as error:
+            self.note(f"{where} refused", error.error.message)
+            return None
+        self.note(where, found.model_dump(mode="json", exclude={"meta"}))
+        return found
+
+    async def everywhere(self, db: SessionDB, texts: list[str]) -> None:
+        """Walk."""
+        await self._listings()
+        await self._reading(db)
+        await self._events(db, texts)
+        await self._resources(db)
+        await self._other_faces(texts)
+        await self._errors(texts)
+        await self._changes(texts)
+
+    async def _listings(self) -> None:
+        await self.ask("tools/list", self.client.list_tools())
+        await self.ask("prompts/list", self.client.list_prompts())
+        await self.ask("templates/list", self.client.list_resource_templates())
+        for detail in ("concise", "detailed"):
+            await self.pages("sessions_list", status="all", limit=100, detail=detail)
+        await self.call("sessions_stats")
+        await self.call("routes_list")
+
+    async def _reading(self, db: SessionDB) -> None:
+        ids = [each.id for each in db.list_sessions(limit=200).items]
+        for key in ids:
+            await self.call("sessions_read", session=key)
+            await self.call("sessions_read", session=key, detail="detailed", view="full")
+        await self.pages("sessions_read", session=LONG, max_chars=4_000)
+        for detail in ("concise", "detailed"):
+            for query in ("needle", "cmd", "decided"):
+                given = {"query": query, "per": "message", "limit": 100, "detail": detail}
+                await self.pages("sessions_search", **given)
+            await self.call("sessions_search", query="eedl", mode="substring", detail=detail)
+
+    async def _events(self, db: SessionDB, texts: list[str]) -> None:
+        start = await self.call("events_wait", timeout_s=0)
+        for number, text in enumerate(texts):
+            create = {"source": text}
+            db.append_message(f"e{number:02}", "user", text, create=create)
+            db.append_message(f"e{number:02}", "assistant", text, tool_calls=calling(text))
+            db.set_session_title(f"e{number:02}", f"event {number} {text[:80]}")
+            db.end_session(f"e{number:02}", text)
+        heard = await self.call("events_wait", cursor=start["cursor"], timeout_s=10)
+        while heard["events"]:
+            heard = await self.call("events_wait", cursor=heard["cursor"], timeout_s=0)
+
+    async def _resources(self, db: SessionDB) -> None:
+        page = await self.ask("resources/list", self.client.list_resources())
+        while page.next_cursor:
+            page = await self.ask(
+                "resources/list", self.client.list_resources(cursor=page.next_cursor)
+            )
+        keys = [row["session_key"] for row in (await self.call("routes_list"))["routes"]]
+        addresses = [f"route://{key.replace(':', '%3A')}" for key in keys]
+        for each in db.list_sessions(limit=30).items:
+            addresses += [f"session://{each.id}", f"session://{each.id}/messages"]
+        for address in [*addresses, "sessions://stats", "sessions://routes", "session://none"]:
+            await self._read(address)
+
+    async def _read(self, address: str) -> None:
+        kind = address.partition("://")[0]
+        try:
+            (content,) = (await self.client.read_resource(address)).contents
+        except MCPError as error:
+            self.note(f"resource {kind} refused", error.error.message)
+        else:
+            self.note(f"resource {kind}", json.loads(content.text))
+
+    async def _other_faces(self, texts: list[str]) -> None:
+        for name in PROMPTS:
+            given = {} if name == "tidy_up" else {"session": LONG}
+            await self.ask(f"prompt {name}", self.client.get_prompt(name, given))
+        for argument in COMPLETED:
+            for value in ("", "h", "z"):
+                await self._complete(argument, value)
+        for text in texts:
+            for value in (text[:3], text[:12]):
+                await self._complete("session", value)
+
+    async def _complete(self, argument: str, value: str) -> None:
+        reference = (
+            ResourceTemplateReference(type="ref/resource", uri="session://{session_id}")
+            if argument == "session_id"
+            else PromptReference(type="ref/prompt", name="catch_up")
+        )
+        given = {"name": argument, "value": value}
+        await self.ask(f"completion {argument}", self.client.complete(reference, given))
+
+    async def _errors(self, texts: list[str]) -> None:
+        await self.call("sessions_read", session="h")
+        await self.call("sessions_read", session="h0x")
+        await self.call("sessions_read", session="h00", around=1_000_000)
+        await self.call("sessions_edit", session="h0", title="x")
+        await self.call("sessions_prune", sessions=["h0"])
+        await self.call("sessions_finalize")
+        await self.call("sessions_list", nope=1)
+        await self.call("sessions_list", cursor="x")
+        for text in texts:
+            await self.call("sessions_list", profile=text[:150])
+            await self.call("sessions_prune", plan=text[:90])
+            await self.call("sessions_restore", batch=text[:90])
+            if len(text) <= LONGEST_TIME:
+                await self.call("sessions_list", since=text)
+
+    async def _changes(self, texts: list[str]) -> None:
+        for number, text in enumerate(texts):
+            edited = await self.call(
+                "sessions_edit", session=f"h{number:02}", title=f"{number} {text[:90]}"
+            )
+            if edited:
+                await self.call("sessions_restore", batch=edited["batch"])
+        open_ones = [f"h{number:02}" for number in range(1, len(texts), 2)]
+        await self._planned("sessions_finalize", sessions=open_ones, reason=texts[0][:90])
+        await self._planned("sessions_prune", what="sessions")
+        await self._planned("sessions_prune", what="all")
+        done = await self._planned("sessions_compress", session=LONG, keep_last=10)
+        if done:
+            await self.call("sessions_read", session=done["session_id"], view="full")
+            await self.call("sessions_restore", batch=done["batch"])
+        await self.pages("sessions_restore", limit=5)
+
+    async def _planned(self, tool: str, **given: Any) -> Any:
+        planned = await self.call(tool, **given)
+        if not planned or not planned["plan"]:
+            return None
+        summary = {"summary": "Ports were decided."} if tool == "sessions_compress" else {}
+        done = await self.call(tool, plan=planned["plan"], **summary)
+        if done and tool != "sessions_compress":
+            await self.call("sessions_restore", batch=done["batch"])
+        return done
+
+
+async def walked(path: Path, mode: str, texts: dict[str, str]) -> list[tuple[str, Any]]:
+    """Plant texts in a home, walk over it in an era, and return what was said."""
+    home = path / "home"
+    home.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCP_SESSIONS_STATE", str(path / "state"))
+        patch.setenv("HOME", str(path))
+        plant(home, texts)
+        served = Served(Options(home=str(home)))
+
+        async def human(_: Any, params: Any) -> ElicitResult:
+            walk.note("question", params.message)
+            return ElicitResult(action="accept", content={"agree": True})
+
+        created = server.create(served)
+        async with Client(created, mode=mode, elicitation_callback=human, cache=None) as client:
+            walk = Walk(client)
+            with SessionDB(home / "state.db") as db:
+                await walk.everywhere(db, list(texts.values()))
+            lines = await to_thread.run_sync(served.home().ledger.audited, 200)
+            for line in lines.items:
+                walk.note("audit", [line.client, line.what, line.plan, line.counts])
+        served.close()
+        return walk.said
+
+
+def strings(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every string in what was said, each with the key it stands under."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield key, name
+            yield from strings(each, name)
+    elif isinstance(value, list):
+        for each in value:
+            yield from strings(each, key)
+    elif isinstance(value, str):
+        yield key, value

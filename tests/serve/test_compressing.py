@@ -1,0 +1,137 @@
+"""`sessions_compress`: who writes the summary, what is counted, and that no secret comes back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from tests.serve.humans import Human
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "Zx9Qw3Rt7Yp1Lk5Jh8"
+
+
+@pytest.fixture(autouse=True)
+def _long(db):
+    go_on(db)
+
+
+def go_on(db):
+    """Say so much that what was said before is not among what stays."""
+    create = {"source": "cli"}
+    for number in range(60):
+        text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
+        db.append_message("long", "user", text, create=create)
+        db.append_message("long", "assistant", "noted")
+
+
+async def test_a_plan_for_a_summary_is_not_applied_without_one(call, refused, db):
+    planned = await call("sessions_compress", session="long", keep_last=10)
+    text = await refused("sessions_compress", plan=planned["plan"])
+    assert "waits for a summary that you write" in text
+    assert "method=extractive" in text
+    assert db.message_count("long") == 120
+    done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
+    assert done["outcome"] == "applied"
+
+
+async def test_a_plan_without_a_model_takes_no_summary(call, refused):
+    planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
+    given = {"plan": planned["plan"], "summary": "Ports were decided."}
+    assert "pass no summary" in await refused("sessions_compress", **given)
+    assert (await call("sessions_compress", plan=planned["plan"]))["outcome"] == "applied"
+
+
+async def test_what_is_counted_is_the_messages_that_the_summary_stands_for(call):
+    planned = await call("sessions_compress", session="long", keep_last=10)
+    done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
+    again = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
+    counts = [each["count"] for each in (planned, done, again)]
+    assert counts == [planned["brief"]["messages"]] * 3
+    assert counts[0] > 50
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_question_counts_messages_and_is_not_asked_in_vain(home_path, mode):
+    served, human = Served(Options(home=str(home_path))), Human(action="cancel")
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+        given = {"session": "long", "keep_last": 10}
+        planned = (await client.call_tool("sessions_compress", given)).structured_content
+        plan = {"plan": planned["plan"]}
+        for beside in ({}, {"summary": "[redacted: secret]"}):
+            assert (await client.call_tool("sessions_compress", plan | beside)).is_error
+        assert human.asked == []
+        answer = await client.call_tool("sessions_compress", plan | {"summary": "Decided."})
+        assert answer.structured_content["outcome"] == "cancelled"
+        assert answer.structured_content["count"] == planned["count"]
+        assert human.asked[0].startswith(f"Compress: {planned['count']}?")
+    served.close()
+
+
+SAID = {
+    "assigned": f"export DB_PASSWORD={SECRET}",
+    "quoted": f"the key was set: api_key = '{SECRET}'",
+    "in a pair": json.dumps({"client_secret": SECRET}),
+    "private key": f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n{SECRET[::-1]}9\n"
+    "-----END RSA PRIVATE KEY-----",
+    "address": f"https://deploy:{SECRET}@git.example.org/repo",
+}
+
+
+@pytest.mark.parametrize("kind", SAID)
+async def test_a_summary_without_a_model_says_no_secret_of_what_it_stands_for(call, db, kind):
+    """What is said bare is no secret that is known; beside its name it was one."""
+    text = f"{SAID[kind]}\nWe decided to use {SECRET} for all, on port 8443.\n"
+    for number in range(8):
+        db.append_message("long", "user", f"{text}ticket XY-{number} stays open")
+        db.append_message("long", "tool", f"$ login {SECRET}\nok: {SECRET[:9]}", tool_name="run")
+    go_on(db)
+    planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
+    assert planned["brief"]["must_survive"]
+    assert SECRET[:9] not in json.dumps(planned)
+    done = await call("sessions_compress", plan=planned["plan"])
+    live = json.dumps([row["content"] for row in db.get_messages(done["session_id"])])
+    assert "8443" in live
+    assert SECRET[:9] not in live
+
+
+@pytest.mark.options(redact=False)
+async def test_who_wants_everything_has_it_in_a_summary_too(call, db):
+    for _ in range(8):
+        db.append_message("long", "user", f"We decided: DB_PASSWORD={SECRET} on port 8443.")
+    go_on(db)
+    planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
+    done = await call("sessions_compress", plan=planned["plan"])
+    assert SECRET in json.dumps([row["content"] for row in db.get_messages(done["session_id"])])
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_undo_that_drops_something_says_what_and_asks_about_that(home_path, db, mode):
+    served, human = Served(Options(home=str(home_path))), Human(action="decline")
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+
+        async def call(tool, **given):
+            return (await client.call_tool(tool, given)).structured_content
+
+        human.answer = {"action": "accept", "content": {"agree": True}}
+        given = {"session": "long", "keep_last": 10, "shape": "continuation"}
+        planned = await call("sessions_compress", **given)
+        done = await call("sessions_compress", plan=planned["plan"], summary="Decided.")
+        db.set_session_title(done["session_id"], "Named since")
+        undo = await call("sessions_restore", batch=done["batch"])
+        assert undo["outcome"] == "planned"
+        assert undo["warnings"] == ["what was changed since goes to the trash: title"]
+        db.append_message(done["session_id"], "user", "said since")
+        undo = await call("sessions_restore", batch=done["batch"])
+        assert undo["warnings"][0] == "1 messages that were said since go to the trash"
+        human.asked.clear()
+        back = await call("sessions_restore", plan=undo["plan"])
+        assert (back["outcome"], back["plan"]) == ("applied", undo["plan"])
+        assert human.asked[0].startswith("Undo a compression: 1?")
+        assert "Note: 1 messages that were said since go to the trash" in human.asked[0]
+    served.close()

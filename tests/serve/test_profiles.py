@@ -1,0 +1,97 @@
+"""Several homes at once: each has its say, and they are told apart."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mcp.types import PromptReference, ResourceTemplateReference
+
+from session_core import SessionDB
+
+pytestmark = [pytest.mark.anyio, pytest.mark.options(all_profiles=True)]
+
+FIXED = ["sessions://stats", "sessions://routes"]
+
+
+def folder(home_path, name):
+    return home_path if name == "default" else home_path / "profiles" / name
+
+
+@pytest.fixture(autouse=True)
+def _homes(home_path):
+    """Two homes; a session of the same id is in both, and one more in each."""
+    for at, name in enumerate(("default", "work")):
+        folder(home_path, name).mkdir(parents=True, exist_ok=True)
+        with SessionDB(folder(home_path, name) / "state.db") as db:
+            for number, each in enumerate(("both", name)):
+                say = {"timestamp": 1e9 + 10 * number + at, "create": {"source": name}}
+                db.append_message(each, "user", f"of {name}", **say)
+            db.set_session_title(name, f"Title of {name}")
+
+
+async def read(client, uri):
+    return json.loads((await client.read_resource(uri)).contents[0].text)
+
+
+async def test_the_listing_has_the_newest_of_all_of_them(client):
+    listed = (await client.list_resources()).resources
+    assert [(str(each.uri), each.name) for each in listed][:-2] == [
+        ("session://work", "work: Title of work"),
+        ("session://default", "default: Title of default"),
+        ("session://both/messages?profile=work", "work: of work"),
+        ("session://both", "default: of default"),
+    ]
+    assert [str(each.uri) for each in listed][-2:] == FIXED
+
+
+async def test_what_is_listed_is_what_is_read(client):
+    for each in (await client.list_resources()).resources[:-2]:
+        found = await read(client, each.uri)
+        row = found.get("session", found)
+        assert each.name.startswith(f"{row['profile']}: ")
+
+
+async def test_the_listing_goes_on_across_all_of_them(client, home_path):
+    for name in ("default", "work"):
+        with SessionDB(folder(home_path, name) / "state.db") as db:
+            for number in range(40):
+                say = {"timestamp": 1.1e9 + number, "create": {"source": "cli"}}
+                db.append_message(f"{name}{number:02}", "user", "more", **say)
+    found, cursor, pages = [], None, 0
+    while pages == 0 or cursor:
+        page = await client.list_resources(cursor=cursor)
+        found += [str(each.uri) for each in page.resources]
+        cursor, pages = page.next_cursor, pages + 1
+    assert found[-2:] == FIXED
+    newest = [f"session://{name}{n:02}" for n in range(39, 14, -1) for name in ("default", "work")]
+    assert found[:-2] == newest
+
+
+async def test_messages_are_found_in_whichever_has_the_session(client):
+    assert (await read(client, "session://work/messages"))["session"]["profile"] == "work"
+    assert (await read(client, "session://both/messages"))["session"]["profile"] == "default"
+    page = await read(client, "session://both/messages?profile=work")
+    assert [message["text"] for message in page["messages"]] == ["of work"]
+
+
+async def test_all_of_them_are_completed(client):
+    prompt = PromptReference(name="catch_up")
+    titles = await client.complete(prompt, {"name": "session", "value": "title"})
+    assert titles.completion.values == ["Title of default", "Title of work"]
+    template = ResourceTemplateReference(uri="session://{session_id}")
+    ids = await client.complete(template, {"name": "session_id", "value": "bo"})
+    assert ids.completion.values == ["both"]
+
+
+async def test_one_with_damage_keeps_the_other_from_nothing(client, home_path):
+    for file in home_path.glob("state.db*"):
+        file.unlink()
+    (home_path / "state.db").write_bytes(b"this is no database at all" * 400)
+    listed = [str(each.uri) for each in (await client.list_resources()).resources]
+    assert listed == ["session://work", "session://both", *FIXED]
+    assert (await read(client, "session://both"))["profile"] == "work"
+    assert (await read(client, "session://both/messages"))["session"]["profile"] == "work"
+    prompt = PromptReference(name="catch_up")
+    titles = await client.complete(prompt, {"name": "session", "value": "title"})
+    assert titles.completion.values == ["Title of work"]

@@ -1,0 +1,131 @@
+"""A home whose database is replaced, or is none, while it is served."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from mcp.types import PromptReference, ResourceTemplateReference
+
+from mcp_serve.served import Options, Served
+from mcp_serve.surface import Surface
+from session_core import SessionDB
+
+pytestmark = pytest.mark.anyio
+
+COMPLETED = (
+    (PromptReference(name="catch_up"), "session"),
+    (ResourceTemplateReference(uri="session://{session_id}"), "session_id"),
+    (ResourceTemplateReference(uri="route://{session_key}"), "session_key"),
+    (PromptReference(name="catch_up"), "source"),
+    (PromptReference(name="catch_up"), "project"),
+)
+
+
+def replace(home_path: Path, name: str) -> None:
+    """Put another database in the place of that of a home, as restoring a backup does."""
+    other = home_path.parent / name / "state.db"
+    with SessionDB(other) as db:
+        db.append_message(name, "user", f"of {name}", create={"source": "cli"})
+    for file in home_path.glob("state.db*"):
+        file.unlink()
+    other.replace(home_path / "state.db")
+
+
+async def test_another_database_in_its_place_is_read_and_written(home_path, call):
+    for name in ("one", "two", "three"):
+        replace(home_path, name)
+        (row,) = (await call("sessions_list"))["sessions"]
+        assert row["id"] == name
+        changed = await call("sessions_edit", session=name, title=f"Title {name}")
+        assert changed["session"]["title"] == f"Title {name}"
+        (batch,) = (await call("sessions_restore"))["batches"]
+        assert batch["batch"] == changed["batch"]
+        planned = await call("sessions_prune", sessions=[name])
+        assert planned["outcome"] in ("planned", "nothing")
+
+
+async def test_who_waits_hears_of_another_database_that_events_were_missed(home_path, call):
+    replace(home_path, "one")
+    start = await call("events_wait", timeout_s=0)
+    replace(home_path, "two")
+    heard = await call("events_wait", cursor=start["cursor"], timeout_s=20)
+    assert (heard["events"], heard["gap"]) == ([], True)
+    with SessionDB(home_path / "state.db") as db:
+        db.append_message("two", "user", "news")
+    heard = await call("events_wait", cursor=heard["cursor"], timeout_s=20)
+    assert [event["text"] for event in heard["events"]] == ["news"]
+
+
+async def test_who_has_subscribed_is_told_that_all_is_otherwise(home_path):
+    replace(home_path, "one")
+    served = Served(Options(home=str(home_path)))
+    surface = Surface(served)
+    assert await surface.changes() == ([], False)
+    replace(home_path, "two")
+    assert await surface.changes() == (["sessions://stats", "sessions://routes"], True)
+    assert await surface.changes() == ([], False)
+    served.close()
+
+
+async def test_a_batch_of_the_one_before_is_none_of_the_other(home_path, call, refused):
+    replace(home_path, "one")
+    batch = (await call("sessions_edit", session="one", title="One"))["batch"]
+    replace(home_path, "two")
+    assert "no batch" in await refused("sessions_restore", batch=batch)
+
+
+@pytest.fixture(name="damaged", params=["garbage", "folder"])
+def _damaged(request, home_path):
+    """A home whose database is none."""
+    path = home_path / "state.db"
+    if request.param == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"this is no database at all" * 400)
+    return home_path
+
+
+@pytest.fixture(name="silent")
+def _silent(caplog):
+    """Nothing of it is a defect, which would be in the log."""
+    yield
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_of_a_home_with_damage_the_fixed_resources_are_listed(damaged, client, silent):
+    listed = await client.list_resources()
+    assert [str(each.uri) for each in listed.resources] == ["sessions://stats", "sessions://routes"]
+    assert listed.next_cursor is None
+
+
+async def test_of_a_home_with_damage_nothing_is_completed(damaged, client, silent):
+    for ref, argument in COMPLETED:
+        given = {"name": argument, "value": "a"}
+        assert (await client.complete(ref, given)).completion.values == []
+
+
+async def test_a_home_with_damage_is_reported_by_the_statistics(damaged, call, silent):
+    report = await call("sessions_stats")
+    assert [each["code"] for each in report["findings"]] == ["unreadable"]
+    assert "state.db" in report["findings"][0]["what"]
+
+
+CALLS = (
+    ("sessions_list", {}),
+    ("sessions_read", {"session": "s1"}),
+    ("sessions_search", {"query": "hi"}),
+    ("events_wait", {"timeout_s": 0}),
+    ("sessions_edit", {"session": "s1", "title": "T"}),
+    ("sessions_prune", {}),
+    ("sessions_finalize", {"what": "abandoned"}),
+    ("sessions_compress", {"session": "s1"}),
+)
+
+
+async def test_every_tool_says_what_is_wrong_and_where_more_is_said(damaged, refused, silent):
+    for tool, given in CALLS:
+        said = await refused(tool, **given)
+        assert "state.db" in said, tool
+        assert "sessions_stats" in said, tool

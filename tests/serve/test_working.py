@@ -1,0 +1,175 @@
+"""While a change works: the client hears how far it is, a cancel ends it between two steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.types import Implementation
+
+from mcp_serve import server
+from mcp_serve.plans import WENT_ON
+from mcp_serve.served import Options, Served
+
+pytestmark = pytest.mark.anyio
+
+OLD = 1_600_000_000
+MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@pytest.fixture(name="served")
+def _served(home_path):
+    served = Served(Options(home=str(home_path)))
+    yield served
+    served.close()
+
+
+@pytest.fixture(autouse=True)
+def _sessions(db):
+    create = {"source": "cli", "started_at": OLD}
+    for number in range(3):
+        db.append_message(f"old{number}", "user", "x" * 50, timestamp=OLD, create=create)
+        db.end_session(f"old{number}", "user_exit")
+    db.create_session("ghost", "cli", started_at=OLD)
+    for number in range(60):
+        text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
+        db.append_message("long", "user", text, create={"source": "cli"})
+
+
+class Heard:
+    """Notes what progress a client is told of."""
+
+    def __init__(self) -> None:
+        self.so_far: list[tuple[float, float | None]] = []
+
+    async def __call__(self, progress: float, total: float | None, _: str | None) -> None:
+        """Note it."""
+        self.so_far.append((progress, total))
+
+
+async def until(there: Callable[[], bool]) -> None:
+    """Wait for something that another thread does."""
+    with anyio.fail_after(20):
+        while not there():  # noqa: ASYNC110 -- what another thread does sets no event
+            await anyio.sleep(0.005)
+
+
+@MODES
+async def test_a_client_hears_how_far_a_plan_is(served, mode):
+    heard = Heard()
+    async with Client(server.create(served), mode=mode) as client:
+
+        async def apply(tool, **given):
+            heard.so_far.clear()
+            answer = await client.call_tool(tool, given, progress_callback=heard)
+            assert not answer.is_error, answer.content[0].text
+            return answer.structured_content
+
+        for number in range(3):
+            await apply("sessions_edit", session=f"old{number}", title=f"T{number}")
+        planned = await apply("sessions_prune", what="trash", older_than_days=0)
+        await apply("sessions_prune", plan=planned["plan"])
+        assert heard.so_far == [(1, 3), (2, 3), (3, 3)]
+        planned = await apply("sessions_prune", what="all")
+        done = await apply("sessions_prune", plan=planned["plan"])
+        assert heard.so_far[-1] == (planned["count"], planned["count"])
+        await apply("sessions_restore", batch=done["batch"])
+        steps = [step for step, _ in heard.so_far]
+        assert steps == sorted(set(steps))
+        assert heard.so_far[-1] == (steps[-1], steps[-1])
+        planned = await apply("sessions_compress", session="long", method="extractive", keep_last=9)
+        await apply("sessions_compress", plan=planned["plan"])
+        assert heard.so_far == [(planned["count"], planned["count"])]
+
+
+@MODES
+async def test_who_asks_for_no_progress_gets_none(served, mode):
+    async with Client(server.create(served), mode=mode) as client:
+        planned = (await client.call_tool("sessions_prune", {})).structured_content
+        done = await client.call_tool("sessions_prune", {"plan": planned["plan"]})
+        assert done.structured_content["outcome"] == "applied"
+
+
+@MODES
+async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(served, db, mode):
+    async with Client(server.create(served), mode=mode) as client, anyio.create_task_group() as t:
+        planned = (await client.call_tool("sessions_prune", {"what": "all"})).structured_content
+        assert planned["count"] > 3
+        given, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
+
+        async def apply():
+            with scope:
+                await client.call_tool("sessions_prune", given)
+            ended.set()
+
+        ledger = served.home().ledger
+        with db.transaction():  # its first step has to wait for this
+            t.start_soon(apply)
+            await until(lambda: ledger.plan(planned["plan"]).state == "applying")
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+        await ended.wait()
+        await until(lambda: not ledger.unsettled())
+        begun = ledger.plan(planned["plan"])
+        assert begun.state == "applying"
+        assert 0 < len(begun.remaining) < planned["count"]
+        done = (await client.call_tool("sessions_prune", given)).structured_content
+        assert (done["outcome"], done["remaining"]) == ("applied", 0)
+        assert WENT_ON in done["warnings"]
+        assert done["batch"] == begun.batch
+        (batch,) = (await client.call_tool("sessions_restore", {})).structured_content["batches"]
+        assert batch["batch"] == done["batch"]
+        back = await client.call_tool("sessions_restore", {"batch": done["batch"]})
+        assert back.structured_content["outcome"] == "applied"
+        assert WENT_ON not in back.structured_content["warnings"]
+        assert db.get_session("old0") is not None
+
+
+@MODES
+async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing(served, db, mode):
+    async with Client(server.create(served), mode=mode) as client, anyio.create_task_group() as t:
+        call = {"session": "long", "method": "extractive", "keep_last": 9}
+        planned = (await client.call_tool("sessions_compress", call)).structured_content
+        given, ended, scope = {"plan": planned["plan"]}, anyio.Event(), anyio.CancelScope()
+
+        async def apply():
+            with scope:
+                await client.call_tool("sessions_compress", given)
+            ended.set()
+
+        def has_begun():
+            return any(thread.name == "compression lock" for thread in threading.enumerate())
+
+        before = db.revision("long")
+        with db.transaction():
+            t.start_soon(apply)
+            await until(has_begun)
+            scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+        await ended.wait()
+        await until(lambda: not has_begun())
+        assert db.revision("long") == before
+        assert served.home().ledger.plan(planned["plan"]).state == "planned"
+        done = (await client.call_tool("sessions_compress", given)).structured_content
+        assert done["outcome"] == "applied"
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("name", "noted"),
+    [
+        ("editor", "mcp-sessions: editor"),
+        ("a\u202e\nb" + "c" * 99, f"mcp-sessions: a b{'c' * 56}…"),
+    ],
+)
+async def test_the_log_names_the_client(served, mode, name, noted):
+    info = Implementation(name=name, version="1")
+    async with Client(server.create(served), mode=mode, client_info=info) as client:
+        await client.call_tool("sessions_edit", {"session": "long", "title": "Named"})
+        planned = (await client.call_tool("sessions_prune", {})).structured_content
+        await client.call_tool("sessions_prune", {"plan": planned["plan"]})
+    lines = served.home().ledger.audited().items
+    assert [line.client for line in lines] == [noted] * 2

@@ -1,0 +1,74 @@
+"""A home as somebody has it after some months, and a model that is given tasks in it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.cli import sample
+from mcp_serve.served import Options, Served
+from session_core import SessionDB, SessionSource, SessionStore
+from tests.homes import connect
+from tests.tasks.model import Model
+
+CHAT = "Maria"
+LONG_TALK = 260
+
+
+@pytest.fixture(scope="session", name="months")
+def _months(tmp_path_factory) -> Path:
+    """The sample home of the demo, with a chat."""
+    path: Path = tmp_path_factory.mktemp("months")
+    clock = sample.Clock()
+    with SessionDB(path / "state.db", clock=clock) as db:
+        sample.build(db, clock)
+        _long_talk(db)
+    return path
+
+
+def _long_talk(db: SessionDB) -> None:
+    """A conversation that no longer fits into the window of a model."""
+    messages = [
+        {
+            "role": ("user", "assistant")[number % 2],
+            "content": f"Point {number}: service S-{number} moves to port {8000 + number}. "
+            + "We looked at it once more, and nothing speaks against it. " * 9,
+        }
+        for number in range(LONG_TALK)
+    ]
+    db.append_messages("talk", messages, create={"source": "cli"})
+    db.set_session_title("talk", "Move of the services")
+
+
+@pytest.fixture(name="home")
+def _home(months: Path, home_path: Path) -> Path:
+    """A home of its own for each task."""
+    with connect(months / "state.db", mode="ro") as connection:
+        connection.execute("VACUUM INTO ?", (str(home_path / "state.db"),))
+    with SessionDB(home_path / "state.db") as db, SessionStore.open(home_path, db) as store:
+        chat = SessionSource(platform="telegram", chat_id="42", chat_name=CHAT)
+        key = store.get_or_create_session(chat).session_id
+        db.append_message(key, "user", "See you at eight?", create={"source": "telegram"})
+    return home_path
+
+
+@pytest.fixture(name="client", params=["auto", "legacy"])
+async def _client(request, home: Path) -> AsyncIterator[Client]:
+    served = Served(Options(home=str(home)))
+    async with Client(server.create(served), mode=request.param, cache=None) as client:
+        yield client
+    served.close()
+
+
+@pytest.fixture(name="given")
+def _given(client: Client) -> Callable[..., Model]:
+    """Give a task to a model that has read nothing yet; the steps are what it needs."""
+
+    def given(task: str, *steps: str) -> Model:
+        return Model(client, task, steps)
+
+    return given

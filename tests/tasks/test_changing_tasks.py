@@ -1,0 +1,121 @@
+"""What a person asks of a model that changes something: seen before, done exactly, taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+def mended_by(finding):
+    """Return the tool and the argument that a finding names, as a model reads them."""
+    tool, _, what = finding["tool"].partition("(what=")
+    return tool, what.strip("')")
+
+
+async def test_a_home_is_tidied_by_what_its_report_names(given, client):
+    model = given("Tidy up my sessions.", "look")
+    report = await model.call("sessions_stats")
+    findings = [each for each in report["findings"] if each["tool"]]
+    assert findings
+    for finding in findings:
+        tool, what = mended_by(finding)
+        planned = await model.call(tool, what=what)
+        assert planned["outcome"] == "planned", planned
+        done = await model.call(tool, plan=planned["plan"])
+        assert done["outcome"] == "applied"
+    model.steps = ("look", *("plan", "apply") * len(findings))
+    model.check(most=1_500 + 3_500 * len(findings))
+    left = (await client.call_tool("sessions_stats", {})).structured_content["findings"]
+    codes = {each["code"] for each in findings}
+    assert not codes & {each["code"] for each in left}
+
+
+async def test_what_was_just_done_is_taken_back_by_what_the_answer_said(given):
+    model = given("Remove the empty sessions. No, wait, bring them back!", "plan", "apply", "undo")
+    planned = await model.call("sessions_prune", what="ghosts")
+    done = await model.call("sessions_prune", plan=planned["plan"])
+    restored = await model.call("sessions_restore", batch=done["batch"])
+    assert (done["removed"], restored["restored"]) == (3, 3)
+    model.check(most=1_600)
+
+
+async def test_what_was_done_yesterday_is_found_and_taken_back(given):
+    yesterday = given("Remove the empty sessions.", "plan", "apply")
+    planned = await yesterday.call("sessions_prune", what="ghosts")
+    await yesterday.call("sessions_prune", plan=planned["plan"])
+    model = given("Bring back what was removed yesterday.", "what can be", "undo")
+    (batch,) = (await model.call("sessions_restore"))["batches"]
+    assert batch["count"] == 3
+    assert batch["tool"]
+    restored = await model.call("sessions_restore", batch=batch["batch"])
+    assert restored["restored"] == 3
+    model.check(most=500)
+
+
+async def test_a_long_session_is_compressed_by_the_models_own_summary(given, client):
+    model = given("Compress 'Move of the services'.", "which", "plan", "read", "apply")
+    (row,) = (await model.call("sessions_list", query="Move of the services"))["sessions"]
+    planned = await model.call("sessions_compress", session=row["id"])
+    brief = planned["brief"]
+    page = await model.call(
+        "sessions_read", session=row["id"], after=brief["from_id"], limit=200, max_chars=40_000
+    )
+    while page["messages"][-1]["id"] < brief["to_id"]:
+        page = await model.call("sessions_read", cursor=page["next_cursor"])
+    summary = "All services move.\n" + "\n".join(brief["must_survive"])
+    done = await model.call(
+        "sessions_compress", plan=planned["plan"], summary=summary[: brief["target_chars"]]
+    )
+    assert (done["outcome"], done["tokens_after"] < done["tokens_before"]) == ("applied", True)
+    assert done["retention"]["kept"] > 0
+    model.check(most=46_500)
+    again = await client.call_tool("sessions_read", {"session": done["session_id"], "after": 0})
+    assert "All services move." in again.content[0].text
+
+
+async def test_a_long_session_is_compressed_without_a_model(given):
+    model = given("Compress 'Move of the services', do not read it.", "which", "plan", "apply")
+    (row,) = (await model.call("sessions_list", query="Move of the services"))["sessions"]
+    planned = await model.call("sessions_compress", session=row["id"], method="extractive")
+    done = await model.call("sessions_compress", plan=planned["plan"])
+    assert (done["outcome"], done["tokens_after"] < done["tokens_before"]) == ("applied", True)
+    model.check(most=6_500)
+
+
+async def test_a_conversation_is_named_and_kept(given):
+    model = given("Call the one about Lisbon 'Holiday in May', and keep it.", "which", "do it")
+    (row,) = (await model.call("sessions_list", query="Lisbon"))["sessions"]
+    edited = await model.call(
+        "sessions_edit", session=row["id"], title="Holiday in May", pinned=True
+    )
+    assert (edited["session"]["title"], edited["session"]["pinned"]) == ("Holiday in May", True)
+    model.check(most=800)
+
+
+async def test_what_was_never_ended_is_ended(given):
+    model = given("End the sessions that nobody has used for a month.", "plan", "apply")
+    planned = await model.call("sessions_finalize", what="abandoned")
+    assert planned["count"] > 50
+    done = await model.call("sessions_finalize", plan=planned["plan"])
+    assert (done["finalized"], done["remaining"]) == (planned["count"], 0)
+    model.check(most=6_500)
+
+
+async def test_one_conversation_is_removed(given, client):
+    model = given("Delete the conversation about the invoice screenshot.", "which", "plan", "apply")
+    (hit, *_) = (await model.call("sessions_search", query="invoice screenshot", limit=1))["hits"]
+    planned = await model.call("sessions_prune", sessions=[hit["session_id"]])
+    assert planned["outcome"] == "planned", planned
+    done = await model.call("sessions_prune", plan=planned["plan"])
+    assert done["removed"] == 1
+    model.check(most=1_300)
+
+
+async def test_old_conversations_of_a_project_are_removed_and_others_stay(given, client):
+    model = given("Delete what is older than two months in /home/sam/billing.", "plan", "apply")
+    planned = await model.call("sessions_prune", project="/home/sam/billing", older_than_days=60)
+    assert planned["count"] > 5
+    done = await model.call("sessions_prune", plan=planned["plan"])
+    assert (done["outcome"], done["removed"]) == ("applied", planned["count"])
+    model.check(most=7_000)

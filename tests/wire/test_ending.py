@@ -1,0 +1,92 @@
+"""The end of a server over HTTP: whoever waits is answered, and it takes no time."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+
+from tests.wire.conftest import TOKEN, served
+
+WAITERS = 10
+HEADERS = {
+    "Authorization": f"Bearer {TOKEN}",
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+}
+
+
+def post(port, message, **headers):
+    """Send a message and leave its answer to be read."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    body = json.dumps({"jsonrpc": "2.0"} | message)
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("POST", "/mcp", body, HEADERS | more)
+    return connection
+
+
+def read(connection):
+    """Read an answer to its end and return its headers."""
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.headers
+
+
+def begin(port):
+    """Shake hands as an older client does; return what its requests say of their session."""
+    info = {"name": "raw", "version": "1"}
+    given = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    headers = read(post(port, {"id": 1, "method": "initialize", "params": given}))
+    return {"Mcp_Session_Id": headers["Mcp-Session-Id"]}
+
+
+def call(number, name, **given):
+    params = {"name": name, "arguments": given}
+    return {"id": number, "method": "tools/call", "params": params}
+
+
+def test_all_who_wait_are_answered_before_it_ends(served_home):
+    with served(served_home) as (process, port):
+        session = begin(port)
+        read(post(port, call(2, "sessions_list"), **session))
+        waiting = [
+            post(port, call(10 + number, "events_wait", timeout_s=50), **session)
+            for number in range(WAITERS)
+        ]
+        answers = [connection.getresponse() for connection in waiting]
+        read(post(port, call(3, "sessions_list"), **session))
+        process.send_signal(signal.SIGTERM)
+        said = [answer.read() for answer in answers]
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+        for connection in waiting:
+            connection.close()
+    assert ["try the same call again" in each.decode() for each in said] == [True] * WAITERS
+
+
+def test_it_ends_where_the_clients_of_waits_are_gone(served_home):
+    with served(served_home) as (process, port):
+        session = begin(port)
+        read(post(port, call(2, "sessions_list"), **session))
+        for number in range(WAITERS):
+            gone = post(port, call(10 + number, "events_wait", timeout_s=50), **session)
+            gone.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_the_stream_of_the_oldest_transport_is_ended_in_order(served_home):
+    with served(served_home) as (process, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/sse", headers=HEADERS)
+        answer = connection.getresponse()
+        begun = b""
+        while b"session_id" not in begun:
+            begun += answer.read1(1000)
+        process.send_signal(signal.SIGTERM)
+        assert b"event: message" not in answer.read()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+        connection.close()

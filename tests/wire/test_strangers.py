@@ -1,0 +1,146 @@
+"""Connections on which nobody shows a token: they keep nobody out, and are closed in time."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import socket
+import time
+
+import pytest
+
+from tests.wire.conftest import TOKEN, command, environment, listening, served
+
+QUICK = "from mcp_serve import connections; connections._PATIENCE_S = 0.5; "
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    },
+}
+BODY = json.dumps(INITIALIZE)
+HEAD = (
+    "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    "Accept: application/json, text/event-stream\r\n"
+)
+HEALTH = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+KNOWN = f"Authorization: Bearer {TOKEN}\r\n"
+
+
+@pytest.fixture(scope="module", name="port")
+def _port(served_home):
+    """A server that is less patient, which is all that is otherwise."""
+    line = command(served_home)
+    at = line.index("-m")
+    run = f"{QUICK}from mcp_serve.cli.main import main; raise SystemExit(main())"
+    line[at : at + 2] = ["-c", run]
+    env = environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN}
+    with listening([*line, "--http", "--port", "0"], env) as (process, port):
+        yield port
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == "", "somebody who left is no defect"
+
+
+def say(port, text):
+    """Say something and nothing more."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+    connection.sendall(text.encode())
+    return connection
+
+
+def asked(port):
+    """Make a request with the token and return how its answer begins."""
+    text = f"{HEAD}{KNOWN}Content-Length: {len(BODY)}\r\n\r\n{BODY}"
+    with say(port, text) as connection:
+        return connection.recv(4096)[:15]
+
+
+def rest(connection):
+    """Return what is still said on a connection until it is closed."""
+    found = b""
+    try:
+        while chunk := connection.recv(65_536):
+            found += chunk
+    except ConnectionResetError:
+        pass
+    return found
+
+
+SLOW = {
+    "nothing": "",
+    "half a head": "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+    "no body": f"{HEAD}Content-Length: 1000\r\n\r\n",
+    "half a body": f"{HEAD}Content-Length: 1000\r\n\r\n{{",
+    "half a body with the token": f"{HEAD}{KNOWN}Content-Length: 1000\r\n\r\n{{",
+    "half a second request": f"{HEALTH}\r\n{HEALTH}",
+}
+
+
+@pytest.mark.parametrize("said", SLOW)
+def test_who_does_not_go_on_is_closed(port, said):
+    with say(port, SLOW[said]) as connection:
+        answered = rest(connection)
+    with_token, whole = "with the token" in said, "second" in said
+    assert answered[9:12] == (b"401" if "body" in said and not with_token else b"200" * whole)
+    assert asked(port) == b"HTTP/1.1 200 OK"
+
+
+def test_who_goes_on_byte_by_byte_is_closed_all_the_same(port):
+    with say(port, "GET /mcp HTTP/1.1\r\n") as connection:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            readable, _, _ = select.select([connection], [], [], 0.05)
+            if readable:
+                break
+            connection.sendall(b"X")
+        assert rest(connection) == b""
+
+
+def test_what_takes_long_to_answer_is_not_closed(port):
+    given = {"name": "events_wait", "arguments": {"timeout_s": 1.5}}
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": given | {"_meta": meta}}
+    more = (
+        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: events_wait\r\n"
+        "Connection: close\r\n"
+    )
+    body = json.dumps(call)
+    text = f"{HEAD}{KNOWN}{more}Content-Length: {len(body)}\r\n\r\n{body}"
+    with say(port, text) as connection:
+        answered = rest(connection)
+    assert answered[9:12] == b"200"
+    assert b'"cursor"' in answered
+
+
+def test_six_hundred_who_say_nothing_keep_nobody_out(served_home):
+    with served(served_home) as (process, port):
+        silent = [say(port, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(600)]
+        assert asked(port) == b"HTTP/1.1 200 OK"
+        assert rest(silent[0]) == b""
+        for connection in silent:
+            connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_those_who_were_let_in_are_not_sent_away_by_strangers(served_home):
+    asks = f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\n{KNOWN}\r\n"
+    with served(served_home) as (_, port), say(port, asks) as stream:
+        begun = b""
+        while b"session_id" not in begun:
+            begun += stream.recv(4096) or pytest.fail(f"closed after {begun!r}")
+        silent = [say(port, "") for _ in range(600)]
+        assert rest(silent[0]) == b""
+        assert select.select([stream], [], [], 0)[0] == []
+        for connection in silent:
+            connection.close()
