@@ -14,7 +14,7 @@ from mcp_serve.cli.options import of_homes
 from mcp_serve.cli.screen import Screen
 from session_core import SessionError
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   mcp-sessions install                          which clients are here
   mcp-sessions install claude-code              show the change, ask, make it
@@ -25,7 +25,7 @@ examples:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    of_client(parser, _EXAMPLES)
+    of_client(parser)
     of_homes(parser)
     parser.add_argument("--read-only", action="store_true", help="without what changes data")
     parser.add_argument("--print", action="store_true", help="print what it would add, no more")

@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
 from mcp_serve.cli.codes import BUSY, DONE, FAILED, INTERRUPTED, UNKNOWN_ID
-from mcp_serve.cli.options import of_homes
+from mcp_serve.cli.options import of_answers, of_homes
 from session_core import Busy, Conflict, NotFound, SessionError
 
 VERBS = {
+    "list": ("mcp_serve.cli.list", "list the newest conversations"),
+    "show": ("mcp_serve.cli.show", "show what was said in one"),
+    "search": ("mcp_serve.cli.search", "find what was said"),
+    "routes": ("mcp_serve.cli.routes", "list which chat is in which session"),
     "doctor": ("mcp_serve.cli.doctor", "say what is served, and its token"),
     "serve": ("mcp_serve.cli.serve", "serve the sessions to an MCP client"),
     "install": ("mcp_serve.cli.install", "tell a client of the server"),
@@ -25,6 +30,8 @@ VERBS = {
     "demo": ("mcp_serve.cli.demo", "build a sample home, then list, read and search it"),
 }
 """Each verb with its module, and what it does."""
+
+_TOOL = re.compile(r"\bsessions_(\w+)")
 
 _HELLO = "mcp_serve.cli.hello"
 
@@ -55,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except SessionError as error:
-        print(f"mcp-sessions: {error}", file=sys.stderr)  # noqa: T201 -- the output of a command
+        print(f"mcp-sessions: {_said(error)}", file=sys.stderr)  # noqa: T201 -- the output of a command
         return _code_of(error)
     return code
 
@@ -70,12 +77,27 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     version = metadata.version("mcp-sessions")
     parser.add_argument("--version", action="version", version=f"mcp-sessions {version}")
     of_homes(parser, before=True)
+    of_answers(parser, before=True)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, (module, does) in VERBS.items():
-        verb = verbs.add_parser(name, help=does, description=does.capitalize() + ".")
+        verb = verbs.add_parser(
+            name,
+            help=does,
+            description=does.capitalize() + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if name in given:
-            import_module(module).arguments(verb)
+            found = import_module(module)
+            verb.epilog = getattr(found, "EXAMPLES", None)
+            found.arguments(verb)
     return parser
+
+
+def _said(error: SessionError) -> str:
+    """Return an error with the verbs of the command, where it names tools of the server."""
+    said = _TOOL.sub(r"`mcp-sessions \1`", str(error)).replace("routes_list", "routes")
+    nearest = error.nearest if isinstance(error, NotFound) else ()
+    return f"{said}; nearest: {', '.join(nearest[:5])}" if nearest else said
 
 
 def _code_of(error: SessionError) -> int:

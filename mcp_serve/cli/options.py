@@ -1,4 +1,4 @@
-"""Which home a verb is about: options that stand before or after it."""
+"""What a verb is about, and how it answers: options that stand before or after it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
-    """Add them to a verb, or `before` all verbs: there they have their defaults."""
+    """Add which home is meant to a verb, or `before` all verbs: there they have their defaults."""
     nothing = argparse.SUPPRESS
     parser.add_argument(
         "--home", default=None if before else nothing, help="the folder of the home"
@@ -22,4 +22,14 @@ def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
         action="store_true",
         default=False if before else nothing,
         help="the home and all its profiles",
+    )
+
+
+def of_answers(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
+    """Add for whom the answer is."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=False if before else argparse.SUPPRESS,
+        help="JSON for a script, with the keys of the tool",
     )

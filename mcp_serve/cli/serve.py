@@ -79,14 +79,15 @@ def _choose_driver() -> None:
 
 
 def _serve_http(served: Served, options: argparse.Namespace) -> None:
-    from mcp_serve import http, sdk  # noqa: PLC0415 -- not for a server on standard input
+    from mcp_serve import door, http  # noqa: PLC0415 -- not for a server on standard input
+    from mcp_serve.sdk.factory import closing_streams  # noqa: PLC0415
     from mcp_serve.token import token_of  # noqa: PLC0415
 
     token = None if options.no_token else token_of(served.path() / "state.db")
-    door = http.Door.of(options.host, options.allow_host, options.allow_origin, token)
+    opened = door.Door.of(options.host, options.allow_host, options.allow_origin, token)
     listening = http.listen(options.host, options.port)
     server = _server(served)
-    http.serve(http.app(server, door), listening, options.host, sdk.closing_streams(server))
+    http.serve(http.app(server, opened), listening, options.host, closing_streams(server))
 
 
 def _server(served: Served) -> MCPServer[Any]:

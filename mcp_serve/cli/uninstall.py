@@ -11,7 +11,7 @@ from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.screen import Screen
 from session_core import InvalidInput
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   mcp-sessions uninstall claude-code        show the change, ask, make it
   mcp-sessions uninstall cursor --project   from the project in this folder
@@ -20,7 +20,7 @@ examples:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    of_client(parser, _EXAMPLES)
+    of_client(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from mcp_serve.cli.screen import Screen
 from session_core import Unsupported
 
 
-def of_client(parser: argparse.ArgumentParser, examples: str) -> None:
+def of_client(parser: argparse.ArgumentParser) -> None:
     """Add which client is meant, and where in it."""
     names = [client.name for client in CLIENTS]
     parser.add_argument("client", nargs="?", choices=names, metavar="CLIENT", help=", ".join(names))
@@ -23,8 +23,6 @@ def of_client(parser: argparse.ArgumentParser, examples: str) -> None:
     )
     parser.add_argument("--name", default="sessions", help="the name of the server (sessions)")
     parser.add_argument("--yes", action="store_true", help="make the change without a question")
-    parser.epilog = examples
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def place_of(options: argparse.Namespace) -> tuple[Client, Path]:

@@ -1,0 +1,74 @@
+"""`mcp-sessions search`: what was said, and where."""
+
+from __future__ import annotations
+
+import argparse
+
+from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.terminal import since
+from mcp_serve.cli.tools import Answer, answer, terminal
+from mcp_serve.tools import searching
+
+EXAMPLES = """\
+examples:
+  mcp-sessions search what did we decide about the schema
+  mcp-sessions search '"connection pool" OR timeout' --since 30d
+  mcp-sessions search flush_batch --every --project ~/shop
+"""
+
+_ASKED = ("session", "project", "source", "status", "since", "until")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument(
+        "query", nargs="+", metavar="WORD", help='words, "a phrase", prefix*, OR, NOT'
+    )
+    parser.add_argument("--session", metavar="ID", help="in this one alone")
+    parser.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
+    parser.add_argument("--source", help="such as cli or telegram")
+    parser.add_argument("--status", choices=("open", "ended", "archived", "all"))
+    parser.add_argument("--since", metavar="TIME", help="said since; 7d, 12h, a date")
+    parser.add_argument("--until", metavar="TIME", help="said before")
+    parser.add_argument("--role", action="append", help="said by user, assistant, tool")
+    parser.add_argument("--substring", action="store_true", help="the very signs, no words")
+    parser.add_argument("--every", action="store_true", help="every message, not the best of each")
+    parser.add_argument("--limit", type=int, default=10, help="how many (10)")
+    of_homes(parser)
+    of_answers(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search them."""
+    asked = {name: getattr(options, name) for name in _ASKED}
+    asked |= {
+        "query": " ".join(options.query),
+        "roles": options.role,
+        "mode": "substring" if options.substring else "words",
+        "per": "message" if options.every else "conversation",
+    }
+    return answer(
+        options, lambda tools: tools.gather(searching.SPEC, asked, "hits", options.limit), _show
+    )
+
+
+def _show(found: Answer) -> None:
+    out = terminal()
+    if not found["hits"]:
+        out.line("Nothing found.")
+    for hit in found["hits"]:
+        profile = f" · {hit['profile']}" if "profile" in hit else ""
+        out.line(hit["title"] or "(no title)", "bold")
+        out.line(
+            f"  {since(hit['at'])} · {hit['role']} · {hit['session_id']} "
+            f"· message {hit['message_id']}{profile}",
+            "dim",
+        )
+        out.text(hit["snippet"])
+    if found["matched"] in ("prefix", "any"):
+        out.hint(f"No message has all these words: found by {_HOW[found['matched']]}.")
+    if found["searched_back_to"] is not None:
+        out.hint(f"Searched back to {found['searched_back_to']}; --since narrows it.")
+
+
+_HOW = {"prefix": "how they begin", "any": "any of them"}

@@ -1,0 +1,79 @@
+"""`mcp-sessions show`: what was said in one conversation."""
+
+from __future__ import annotations
+
+import argparse
+
+from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.terminal import Terminal, local
+from mcp_serve.cli.tools import Answer, Tools, answer, terminal
+from mcp_serve.tools import reading
+
+EXAMPLES = """\
+examples:
+  mcp-sessions show 20261118_09                 its latest messages, by the start of its id
+  mcp-sessions show "The ledger" --limit 500    more of them, by its title
+  mcp-sessions show 20261118_09 --around 4711   what was said around a hit of search
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument(
+        "session", metavar="ID", help="an id, how one begins, a session key, a title"
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--before", type=int, metavar="MESSAGE", help="what was said before it")
+    place.add_argument("--after", type=int, metavar="MESSAGE", help="what was said after it")
+    place.add_argument("--around", type=int, metavar="MESSAGE", help="what was said around it")
+    parser.add_argument("--role", action="append", help="only of user, assistant, tool")
+    parser.add_argument("--full", action="store_true", help="what was compressed too")
+    parser.add_argument("--tools", action="store_true", help="what tools said, whole")
+    parser.add_argument("--limit", type=int, default=50, help="how many messages (50)")
+    of_homes(parser)
+    of_answers(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show them in the order in which they were said."""
+    asked = {
+        "session": options.session,
+        "before": options.before,
+        "after": options.after,
+        "around": options.around,
+        "roles": options.role,
+        "view": "full" if options.full else "live",
+        "detail": "detailed" if options.tools else "concise",
+        "max_chars": 40_000,
+    }
+
+    def ask(tools: Tools) -> Answer:
+        found = tools.gather(reading.SPEC, asked, "messages", options.limit)
+        found["messages"].sort(key=lambda message: message["id"])
+        return found
+
+    return answer(options, ask, _show)
+
+
+def _show(found: Answer) -> None:
+    out = terminal()
+    session = found["session"]
+    out.line(session["title"] or session["preview"] or session["id"], "bold")
+    out.line(
+        f"{session['id']} · {session['source']} · {session['status']} · "
+        f"{session['messages']:,} messages · begun {local(session['started_at'])}",
+        "dim",
+    )
+    for message in found["messages"]:
+        _say(out, message)
+    if found["next_cursor"] is not None:
+        first = found["messages"][0]["id"] if found["messages"] else 0
+        out.hint(f"There is more: --before {first}, or a higher --limit.")
+
+
+def _say(out: Terminal, message: Answer) -> None:
+    tool = f" · {message['tool']}" if "tool" in message else ""
+    out.line()
+    out.line(f"{message['role']}{tool} · {local(message['at'])} · {message['id']}", "dim")
+    cut = f" … {message['cut_chars']:,} more characters" if "cut_chars" in message else ""
+    out.text(message["text"] + cut)

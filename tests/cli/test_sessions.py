@@ -1,0 +1,206 @@
+"""What a person types to list, show, search and see routes, and what is on the screen then."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+
+import pytest
+from rich.cells import cell_len
+
+from mcp_serve.cli import sample
+from session_core import SessionDB, SessionSource, SessionStore
+
+COMMAND = [sys.executable, "-m", "mcp_serve.cli.main"]
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(name="home", scope="module")
+def _home(tmp_path_factory):
+    """A home with made-up conversations, two routes and a profile."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "profiles" / "work").mkdir(parents=True)
+    clock = sample.Clock()
+    with SessionDB(home / "state.db", clock=clock) as db:
+        sample.build(db, clock)
+        with SessionStore(home / "sessions", db=db) as store:
+            for chat in ("1", "2"):
+                store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat))
+    with SessionDB(home / "profiles" / "work" / "state.db") as db:
+        db.append_message("w1", "user", "at work \x1b]0;x\x07", create={"source": "cli"})
+    return home
+
+
+@pytest.fixture(name="env")
+def _env(tmp_path):
+    return {"HOME": str(tmp_path / "person"), "PATH": os.environ["PATH"], "TERM": "xterm"}
+
+
+@pytest.fixture(name="run")
+def _run(home, env):
+    def run(*arguments):
+        return subprocess.run(
+            [*COMMAND, "--home", str(home), *arguments],
+            env=env | {"PYTHONIOENCODING": "utf-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(name="screen")
+def _screen(home, env):
+    """Run a verb in a terminal of so many columns; return its lines without and with style."""
+
+    def screen(columns, *arguments):
+        person, terminal = pty.openpty()
+        ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        process = subprocess.Popen(
+            [*COMMAND, "--home", str(home), *arguments],
+            env=env | {"LANG": "C.UTF-8"},
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+        )
+        os.close(terminal)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(person, 10_000)
+            except OSError:  # the other end is closed
+                break
+        os.close(person)
+        assert process.wait(30) == 0
+        return seen.decode().replace("\r\n", "\n")
+
+    return screen
+
+
+VERBS = [
+    ("list",),
+    ("search", "orders", "schema"),
+    ("show", sample.LONG, "--limit", "6"),
+    ("routes",),
+]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_every_line_fits_the_terminal(screen, verb, columns):
+    seen = STYLE.sub("", screen(columns, *verb))
+    assert len(seen.splitlines()) > 1
+    assert [line for line in seen.splitlines() if cell_len(line.rstrip()) > columns] == []
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_an_id_is_never_cut_since_the_next_call_needs_it(screen, run, columns):
+    ids = [each["id"] for each in json.loads(run("list", "--json").stdout)["sessions"]]
+    seen = STYLE.sub("", screen(columns, "list"))
+    assert [each for each in ids if each not in seen] == []
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_there_is_style_on_a_terminal_alone(screen, run, verb):
+    assert STYLE.search(screen(80, *verb))
+    done = run(*verb)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+
+
+def test_what_somebody_wrote_cannot_speak_to_the_terminal(screen):
+    seen = STYLE.sub("", screen(80, "show", "w1", "--profile", "work"))
+    assert "at work" in seen
+    assert "\x1b" not in seen
+    assert "\x07" not in seen
+
+
+def test_json_has_the_keys_of_the_tool(run):
+    assert set(json.loads(run("list", "--json").stdout)) == {"sessions", "next_cursor"}
+    found = json.loads(run("search", "orders", "--json").stdout)
+    assert set(found) == {"hits", "matched", "searched_back_to", "next_cursor"}
+    shown = json.loads(run("show", sample.LONG, "--json").stdout)
+    assert {"session", "messages", "next_cursor"} <= set(shown)
+    assert set(json.loads(run("--json", "routes").stdout)) == {"routes", "next_cursor"}
+
+
+def test_more_than_a_page_is_gathered(run):
+    shown = json.loads(run("show", sample.LONG, "--limit", "150", "--json").stdout)
+    ids = [message["id"] for message in shown["messages"]]
+    assert len(ids) == 150
+    assert ids == sorted(set(ids))
+
+
+def test_the_conversations_of_all_profiles_are_told_apart(run):
+    found = json.loads(run("list", "--all-profiles", "--limit", "3", "--json").stdout)
+    assert [each["profile"] for each in found["sessions"]] == ["default"] * 3 + ["work"]
+    assert found["next_cursor"] is None
+
+
+def test_words_filters_and_limits_choose(run):
+    def titles(*arguments):
+        found = json.loads(run("list", "--json", *arguments).stdout)
+        return [each["title"] for each in found["sessions"]]
+
+    assert titles("orders") == ["Schema change for orders"]
+    assert titles("--title", "Lisbon", "--source", "telegram") == ["Trip to Lisbon #3"]
+    assert titles("--min-messages", "100") == ["Schema change for orders"]
+    assert titles("--older-than", "9000") == []
+    assert len(titles("--limit", "2")) == 2
+
+
+def test_a_conversation_is_found_by_the_start_of_its_id_or_by_its_title(run):
+    for name in (sample.LONG[:-2], "Schema change for orders"):
+        assert "Schema change for orders" in run("show", name).stdout
+
+
+def test_a_hit_leads_to_what_was_said_around_it(run):
+    hit = json.loads(run("search", "orders", "schema", "--json").stdout)["hits"][0]
+    done = run("show", hit["session_id"], "--around", str(hit["message_id"]), "--limit", "3")
+    assert str(hit["message_id"]) in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("show", "nobody"), 3, "`mcp-sessions list`"),
+        (("show", "2026"), 1, "give more of it"),
+        (("list", "--limit", "0"), 1, "limit is at least 1"),
+        (("list", "--since", "soon"), 1, "such as '7d'"),
+        (("list", "--min-messages", "many"), 2, "--min-messages"),
+        (("search",), 2, "WORD"),
+        (("list", "--profile", "nobody"), 3, "there are default, work"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, code, says):
+    done = run(*arguments)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_home_without_a_database_has_nothing_and_gets_none(env, tmp_path):
+    for verb in (("list",), ("search", "x"), ("routes",)):
+        done = subprocess.run(
+            [*COMMAND, "--home", str(tmp_path / "none"), *verb],
+            env=env,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "search", "routes", "install", "uninstall"])
+def test_help_has_examples(run, verb):
+    assert f"mcp-sessions {verb}" in run(verb, "--help").stdout.partition("examples:")[2]
