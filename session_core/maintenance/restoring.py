@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from session_core.errors import Conflict, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
@@ -54,7 +55,7 @@ class Restoring:
         tally = Tally(batch, self._members(batch), sum(is_new(tried) for _, tried in left))
         undoing = self._ledger.add_batch(WHAT).id if left else ""
         for step, tried in left:
-            tally.note(step, tried, self._undoing.undo(undoing, step, tried))
+            tally.note(step, *self._undo(undoing, step, tried))
             if time.monotonic() >= until or (stop is not None and stop()):
                 break
             if progress is not None:
@@ -68,6 +69,23 @@ class Restoring:
         with noting(f"the restore of {batch_id}"):
             self._ledger.audit(self._client, f"restore {batch_id}", None, counts)
         return back
+
+    def _undo(
+        self, undoing: str, step: Step, tried: Left | None
+    ) -> tuple[Left | None, dict[str, Any]]:
+        """Take a step back, or what whoever puts a part of it back just now leaves of it."""
+        while True:
+            try:
+                return tried, self._undoing.undo(undoing, step, tried)
+            except Conflict:
+                wait_for(self._ledger, step.batch, self._settle)
+                now = next(each for each in self._ledger.steps(step.batch) if each.id == step.id)
+                left = Left.of(self._ledger.tried(step.id))
+                if now.undone_at is not None:
+                    return tried, {"rows": 0, "unfit": ()}
+                if left == tried:
+                    raise
+                tried = left
 
     def _left(self, batch: Batch) -> list[tuple[Step, Left | None]]:
         """Return the steps that are not undone, and what of them did not fit; those come last.

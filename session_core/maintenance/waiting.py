@@ -14,7 +14,7 @@ _PATIENCE_S = 30.0
 
 
 def wait_for(ledger: Ledger, batch: str, settle: Callable[[], None]) -> None:
-    """Wait until the steps of a batch that somebody runs just now are over.
+    """Wait until the steps of a batch are over that somebody runs or takes back just now.
 
     Those that come later are not waited for: who is at it has the next one ready before.
 
@@ -31,10 +31,11 @@ def wait_for(ledger: Ledger, batch: str, settle: Callable[[], None]) -> None:
 
 
 def _under_way(ledger: Ledger, batch: str, settle: Callable[[], None]) -> set[str]:
-    """Return the steps of a batch that somebody else runs."""
+    """Return the steps of a batch that somebody else runs, and those that take them back."""
     settle()
+    steps = {step.id for step in ledger.steps(batch)}
     return {
         step.id
         for step in ledger.unsettled()
-        if step.batch == batch and step.state in ("writing", "prepared")
+        if (step.batch == batch or step.undoes in steps) and step.state in ("writing", "prepared")
     }

@@ -399,3 +399,25 @@ def test_the_trash_of_a_plan_that_was_declined_stays_until_what_it_has_is_back(
     assert half.batch not in {each.id for each in long.ledger.ripe(0)}
     _edit(long, half)
     assert half.batch in {each.id for each in long.ledger.ripe(0)}
+
+
+def test_a_restore_goes_on_behind_whoever_has_just_put_a_part_of_it_back(
+    long: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = rows(long, "messages", "sessions")
+    half = _until_half(long)
+    usual, tries = Undoing.undo, 0
+
+    def undo(self: Undoing, *args: Any) -> dict[str, Any]:
+        nonlocal tries
+        tries += 1
+        if tries == 1:  # the restore has looked what is left; here somebody takes up what is owed
+            long.maintenance.edit("other" if "other" in long.sessions() else "branch", pinned=True)
+        return usual(self, *args)
+
+    monkeypatch.setattr(Undoing, "undo", undo)
+    with others(long) as another:
+        back = another.restore(half.batch)
+    assert tries > 1
+    assert (back.outcome, back.unfit) == ("applied", ())
+    assert rows(long, "messages", "sessions") == before
