@@ -55,7 +55,13 @@ class _Process:
 
 
 def set_current_session_id(session_id: str | None) -> None:
-    """Make this the current session, here and in `os.environ`; None or '' is no session."""
+    """Make this the current session, here and in `os.environ`; None or '' is no session.
+
+    Raises:
+        InvalidInput: no environment can hold that.
+    """
+    if session_id and (not isinstance(session_id, str) or _fit(session_id) != session_id):
+        raise InvalidInput("the id of a session is text without a NUL or half a character")
     with _Process.lock:
         if session_id:
             os.environ[SESSION_ID] = session_id
@@ -85,14 +91,15 @@ def session_context(*, inherit: bool = True, **variables: Any) -> Iterator[None]
     """Set session variables for what runs inside, then restore what was there before.
 
     `session_context(session_id="s1", platform="telegram", chat_id=42)`; a value of None or ''
-    clears a variable. Without `inherit` all that is not named is cleared: a turn that is started
-    from another one takes nothing from it. `os.environ` is neither written nor restored.
+    clears a variable, and what no environment can hold is left out of a name. Without `inherit` all
+    that is not named is cleared: a turn that is started from another one takes nothing from it.
+    `os.environ` is neither written nor restored.
 
     Raises:
         InvalidInput: there is no such variable.
     """
     outer = _variables.get() if inherit else dict.fromkeys(_ALL, "")
-    named = {_named(name): "" if value is None else str(value) for name, value in variables.items()}
+    named = {_named(name): _fit(value) for name, value in variables.items()}
     _Process.has_contexts = True
     token = _variables.set({**outer, **named})
     try:
@@ -118,6 +125,12 @@ def child_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def _is_left_behind(session_id: str | None) -> bool:
     """Whether an id of the environment is what another turn has left there."""
     return _Process.has_contexts and session_id == _Process.written
+
+
+def _fit(value: Any) -> str:
+    """Return what a subprocess can be given: people have names that were cut within an emoji."""
+    text = "" if value is None else str(value)
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _named(name: str) -> str:

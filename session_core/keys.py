@@ -204,12 +204,14 @@ def check_session_id(session_id: str) -> str:
     """Return an id that may become part of a file name.
 
     Raises:
-        InvalidInput: it would leave its folder.
+        InvalidInput: it would leave its folder, or no file, database or environment takes it.
     """
     if not _is_inside(session_id) or "/" in session_id or "\\" in session_id:
         raise InvalidInput(
             "a session id is text without '..', '/' and a backslash, not a path with a drive"
         )
+    if "\0" in session_id or any("\ud800" <= char <= "\udfff" for char in session_id):
+        raise InvalidInput("a session id is text without a NUL or half a character")
     return session_id
 
 

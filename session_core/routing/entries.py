@@ -248,8 +248,12 @@ def _time(stored: Any) -> datetime:
 
 def _number(stored: Any) -> Any:
     """Return a number that JSON has too."""
-    is_one = isinstance(stored, (int, float)) and not isinstance(stored, bool)
-    return stored if is_one and math.isfinite(stored) else 0
+    if isinstance(stored, bool) or not isinstance(stored, (int, float)):
+        return 0
+    try:
+        return stored if math.isfinite(stored) else 0
+    except OverflowError:  # more digits than any count has
+        return 0
 
 
 def _without_secrets(override: Any) -> dict[str, str] | None:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextvars import copy_context
+from typing import Any
 
 import anyio
 import pytest
@@ -134,6 +135,23 @@ def test_a_real_child_sees_the_session_of_its_turn(monkeypatch: pytest.MonkeyPat
             check=True,
         )
     assert ran.stdout.strip() == "of the turn"
+
+
+@pytest.mark.parametrize(("name", "seen"), [("Ann\ud83d", "Ann?"), ("An\0n", "Ann"), ("Åñ", "Åñ")])
+def test_a_child_begins_whatever_somebody_calls_himself(name: str, seen: str) -> None:
+    code = "import os; print(ascii(os.environ['HERMES_SESSION_USER_NAME']))"
+    with session_context(session_id="s1", user_name=name):
+        child = [sys.executable, "-c", code]
+        ran = subprocess.run(child, env=child_env(), capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == ascii(seen)
+
+
+@pytest.mark.parametrize("session_id", ["a\0b", "a\ud83d", 5])
+def test_what_no_environment_holds_is_no_current_session(session_id: Any) -> None:
+    set_current_session_id("s1")
+    with pytest.raises(InvalidInput):
+        set_current_session_id(session_id)
+    assert (current_session_id(), os.environ[ID]) == ("s1", "s1")
 
 
 def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behind() -> None:

@@ -411,6 +411,8 @@ REQUIREMENTS = {
         "an_unset_variable_falls_back_to_the_environment",
         "a_cleared_variable_does_not_fall_back",
         "a_real_child_sees_the_session_of_its_turn",
+        "a_child_begins_whatever_somebody_calls_himself",
+        "what_no_environment_holds_is_no_current_session",
         "threads_at_once_each_see_their_own",
         "tasks_at_once_each_see_their_own_in_worker_threads_too",
         "a_thread_of_nobody_is_not_in_the_session_that_another_turn_left_behind",

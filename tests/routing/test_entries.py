@@ -191,7 +191,7 @@ def test_an_origin_on_a_platform_of_a_plugin_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["input_tokens", "last_prompt_tokens", "estimated_cost_usd"])
-@pytest.mark.parametrize("odd", ["x", "", [], {}, True])
+@pytest.mark.parametrize("odd", ["x", "", [], {}, True, 10**400])
 def test_a_count_that_is_no_number_is_none(name: str, odd: object) -> None:
     assert getattr(entry(**{name: odd}), name) == 0
 
@@ -205,7 +205,7 @@ def test_an_entry_is_an_object(stored: Any) -> None:
 # Path safety
 
 
-@pytest.mark.parametrize("unsafe", ["../x", "a/b", "a\\b", "C:x"])
+@pytest.mark.parametrize("unsafe", ["../x", "a/b", "a\\b", "C:x", "a\0b", "\ud800"])
 def test_an_unsafe_session_id_is_refused(unsafe: str) -> None:
     with pytest.raises(InvalidInput, match="session id"):
         entry(session_id=unsafe)

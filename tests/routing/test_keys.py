@@ -328,6 +328,12 @@ def test_an_id_is_no_path(name: str) -> None:
         check_session_id(name)
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud83d", "\udc00"])
+def test_an_id_is_what_a_file_a_database_and_an_environment_take(name: str) -> None:
+    with pytest.raises(InvalidInput, match="half a character"):
+        check_session_id(name)
+
+
 @pytest.mark.parametrize("name", ["", None, 5, ["x"]])
 @pytest.mark.parametrize("check", [check_session_id, check_session_key])
 def test_what_is_no_text_is_neither_id_nor_key(check: Any, name: object) -> None:
