@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from session_core.errors import Conflict, InvalidInput
+from session_core.errors import Conflict, Denied, InvalidInput
 from session_core.hooks import Hooks
 from session_core.isolated import Report, log_fault
 from session_core.keys import SessionSource, build_session_key, platform_of
@@ -236,11 +236,13 @@ class Deciding:
         return self.db.transaction()
 
     def _ready(self, session_key: str | None = None) -> None:
-        """Refuse where a live gateway would overwrite the change, and settle what is elsewhere.
+        """Refuse where it may not be or would be overwritten, and settle what is elsewhere.
 
         Refused is also what could wait forever: for a chat that another thread decides about, and
         that thread for the transaction which is open here.
         """
+        if self.db is not None and self.db.read_only:
+            raise Denied("the database of these routes was opened read-only; open it for writing")
         gateways.refuse_beside_one(self._homes)
         step = self._told.together
         if step is not None and session_key in step.session_keys:

@@ -124,13 +124,17 @@ class Table:
         texts = {key: entry.stored or "" for key, entry in entries.items()}
         with self._mirroring:
             count = self._count()
-            with self._mirror.alone():
-                self._write_mirror(without=entries)
-                removed = self._db.delete_gateway_routing_entries(texts, scope=self._scope)
+            try:
+                with self._mirror.alone():
+                    self._write_mirror(without=entries)
+                    removed = self._db.delete_gateway_routing_entries(texts, scope=self._scope)
+            except BaseException:
+                self._write_back()
+                raise
             if len(removed) == len(entries):
                 self._mirrored_changes = count
-            elif self._mirrored:
-                self._catch_up()
+            else:
+                self._write_back()
             return removed
 
     def changed(self, *, urgent: bool) -> None:
@@ -218,6 +222,11 @@ class Table:
             else:
                 self._mirrored_changes = count
                 self._retry.forget()
+
+    def _write_back(self) -> None:
+        """Let the mirror have again what could not be removed; where it cannot, it does later."""
+        if self._mirrored:
+            self._catch_up()
 
     def _write_mirror(self, without: Collection[str] = ()) -> None:
         """Write the file; where it is turned off, only take out what must not come back from it."""

@@ -210,6 +210,13 @@ REQUIREMENTS = {
         "what_is_of_the_wrong_kind_is_refused",
         "a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile",
     ),
+    "store:removal-refused": of(
+        "issue 3; design 6",
+        "What may not be changed changes neither copy: one does not lose what the other keeps.",
+        _COPIES,
+        "a_removal_that_is_refused_leaves_both_copies_as_they_were",
+        "the_routes_of_a_database_for_reading_are_read_and_not_changed",
+    ),
     "store:refused": of(
         "design 6",
         "What would never be read is not stored, and no number is too large to ask for.",

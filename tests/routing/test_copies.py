@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from session_core import Conflict, SessionDB
+from session_core import Busy, Conflict, Denied, SessionDB, SessionStore
 from session_core.settings import GatewayConfig
+from tests.homes import connect
 from tests.routing.chats import (
     KEY,
     OTHER,
     UNMIRRORED,
     Clock,
+    begun,
     chat,
     file_entries,
     ids,
@@ -147,6 +149,43 @@ def test_a_removal_that_the_table_refuses_is_in_neither_copy_after_close(
             store.remove(store.entries())
     store.close()
     assert list(file_entries(folder)) == list(rows(db, folder)) == [KEY]
+
+
+def test_a_removal_that_is_refused_leaves_both_copies_as_they_were(
+    db: SessionDB, folder: Path
+) -> None:
+    with SessionStore(folder, db=db) as store:
+        store.get_or_create_session(chat())
+    before = read_file(folder)
+    hasty = SessionDB(db.path, patience_s=0)
+    store = SessionStore(folder, db=hasty)
+    with connect(db.path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Busy):
+            store.remove(store.entries())
+        assert read_file(folder) == before
+        other.execute("ROLLBACK")
+    hasty.close()
+    assert list(file_entries(folder)) == list(rows(db, folder)) == [KEY]
+
+
+def test_the_routes_of_a_database_for_reading_are_read_and_not_changed(
+    db: SessionDB, folder: Path
+) -> None:
+    with SessionStore(folder, db=db) as store:
+        begun(store, db)
+    before = read_file(folder)
+    with SessionDB(db.path, read_only=True) as reader, SessionStore(folder, db=reader) as store:
+        found = store.entries()
+        for change in (
+            lambda: store.remove(found),
+            lambda: store.reset_session(KEY),
+            lambda: store.save(found[KEY]),
+            store.check_against_state,
+        ):
+            with pytest.raises(Denied, match="read-only"):
+                change()
+    assert read_file(folder) == before
 
 
 def test_leftovers_of_killed_writers_are_swept_once_they_are_old(

@@ -20,6 +20,10 @@ class Database(Protocol):
     def folder(self) -> Path | None:
         """The folder of the home; None where the database is in no folder."""
 
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading alone."""
+
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
         """All that this thread changes inside is one transaction, or nothing of it is.
 
