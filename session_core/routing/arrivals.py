@@ -164,7 +164,8 @@ class Arrivals(Beginnings):
         if self.db is None:
             return None
         routed = lost.session_id if lost else None
-        row = recovery.find_session(self.db, key, source, routed, self._profile)
+        kept = lost is not None and self.is_kept(lost)
+        row = recovery.find_session(self.db, key, source, routed, self._profile, kept=kept)
         if row is None:
             return None
         entry = lost or self._entry(key, source, row["id"], recovery.started_at(row) or self._now())

@@ -9,6 +9,7 @@ from session_core.routing import policies
 from session_core.routing.crossing import Crossings
 from session_core.routing.entries import SessionEntry
 from session_core.routing.notes import CLAIM, TURN, new_token
+from session_core.routing.recovery import was_ended_by_the_clock
 from session_core.state.contract import StateDatabase
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ class Expiry(Crossings):
             self._now(),
             has_active_processes=self._has_active_processes,
         )
+
+    def is_kept(self, entry: SessionEntry) -> bool:
+        """Whether the session of a chat was ended by the clock of another one, and not of this.
+
+        Several chats may be in one session, and each has a clock of its own.
+        """
+        row = None if self.db is None else self.db.get_session(entry.session_id)
+        if row is None or entry.expiry_finalized or not was_ended_by_the_clock(row):
+            return False
+        return self.is_session_expired(entry) is None
 
     def _policy_of(self, entry: SessionEntry) -> SessionResetPolicy:
         """Return what says when the session of a chat ends by itself."""

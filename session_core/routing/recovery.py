@@ -22,6 +22,8 @@ GOES_ON = (*RESUMABLE, *_BEGUN)
 
 _NOT_OVER = (*RESUMABLE, "compression")
 
+_BY_THE_CLOCK = ("idle", "daily")
+
 _ASKED_FOR = ("session_reset", "new_session")
 """Ends that somebody has asked for, before which nothing is gone on with."""
 
@@ -32,15 +34,17 @@ def find_session(
     source: SessionSource,
     routed: str | None = None,
     profile: str = "",
+    *,
+    kept: bool = False,
 ) -> SessionRow | None:
     """Return the session that a chat can go on with, None where it begins afresh.
 
     First the newest session of the chat; then the one that the route led to, since somebody had
-    switched to it or nothing says whose it is; then the newest that lives or can be resumed, down
-    to the last reset, of the chat or of its route; and last the newest whose compression died
-    before its continuation. One that
-    ended by compression stands for its tip, whoever wrote that without the key of the chat. That
-    of another profile than the key's or the home's is somebody else's conversation.
+    switched to it, nothing says whose it is, or it was `kept` though others have ended it; then the
+    newest that lives or can be resumed, down to the last reset, of the chat or of its route; and
+    last the newest whose compression died before its continuation. One that ended by compression
+    stands for its tip, whoever wrote that without the key of the chat. That of another profile than
+    the key's or the home's is somebody else's conversation.
     """
     profiles = {profile_of(session_key), profile}
     newest = _newest(db, session_key, source)
@@ -51,7 +55,7 @@ def find_session(
 
     if newest is not None and goes_on(newest, RESUMABLE):
         return newest
-    if own is not None and _can_go_on(db, own, GOES_ON):
+    if own is not None and _can_go_on(db, own, (own["end_reason"],) if kept else GOES_ON):
         return own
     cut_short = None
     for row in _since_last_reset(db, session_key, source):
@@ -65,6 +69,13 @@ def find_session(
 def is_over(row: SessionRow | None) -> bool:
     """Whether a session has ended for good, which is told by whoever has ended it."""
     return row is not None and row["ended_at"] is not None and row["end_reason"] not in _NOT_OVER
+
+
+def was_ended_by_the_clock(row: SessionRow) -> bool:
+    """Whether a policy has ended a session, by whichever of the chats that are in it."""
+    if row["end_reason"] == "session_reset":
+        return bool(row.get("expiry_finalized"))  # as a watcher leaves it
+    return row["end_reason"] in _BY_THE_CLOCK
 
 
 def started_at(row: SessionRow) -> datetime | None:

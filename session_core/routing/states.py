@@ -34,4 +34,4 @@ def _lost(store: SessionStore, entry: SessionEntry) -> RouteState | None:
     if row["end_reason"] == "compression":
         row = store.db.get_session(store.db.get_compression_tip(entry.session_id)) or row
     ended = row["end_reason"] is not None and row["end_reason"] not in GOES_ON
-    return "stale" if ended else None
+    return "stale" if ended and not store.is_kept(entry) else None

@@ -122,3 +122,49 @@ def test_a_close_leaves_what_another_process_is_telling_to_that(
     assert other.store.begin_end(KEY, session_id)
     world.runtime.finalize(KEY)
     assert ends(session_id, world) == 0
+
+
+# Each chat has a clock of its own
+
+
+@pytest.fixture
+def used_by_other(start: Start, session_id: str) -> str:
+    """A session that one of its two chats has not used for longer than its policy allows."""
+    world = start()
+    world.clock.advance(minutes=55)
+    world.say(chat_id=43)
+    return session_id
+
+
+def test_a_chat_stays_in_a_session_that_has_expired_for_another_unlike_in_hermes(
+    start: Start, used_by_other: str
+) -> None:
+    world = start()
+    world.clock.advance(minutes=65)
+    ExpiryWatcher(world.runtime).tick()
+    assert world.say().session_id != used_by_other
+    assert world.store.state_of(world.store.entries()[OTHER]) == "active"
+    assert world.say(chat_id=43).session_id == used_by_other
+
+
+def test_so_it_does_where_that_was_found_out_by_a_message(start: Start, used_by_other: str) -> None:
+    world = start()
+    world.clock.advance(minutes=65)
+    world.say()
+    assert world.ended(used_by_other) == "idle"
+    assert world.say(chat_id=43).session_id == used_by_other
+    assert world.ended(used_by_other) is None
+
+
+def test_it_begins_anew_where_somebody_has_asked_for_that(start: Start, used_by_other: str) -> None:
+    world = start()
+    world.runtime.reset(KEY)
+    assert world.say(chat_id=43).session_id != used_by_other
+
+
+def test_it_begins_anew_once_it_has_expired_for_it_too(start: Start, used_by_other: str) -> None:
+    world = start()
+    world.clock.advance(minutes=65)
+    world.say()
+    world.clock.advance(minutes=60)
+    assert world.say(chat_id=43).session_id != used_by_other

@@ -403,6 +403,15 @@ REQUIREMENTS = {
         "paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize",
         "what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile",
     ),
+    "chats:own-clock": of(
+        "hermes 2.8; design 7",
+        "Of several chats in one session each has its own clock, and a reset is for all of them.",
+        "lifecycle/test_shared",
+        "a_chat_stays_in_a_session_that_has_expired_for_another_unlike_in_hermes",
+        "so_it_does_where_that_was_found_out_by_a_message",
+        "it_begins_anew_where_somebody_has_asked_for_that",
+        "it_begins_anew_once_it_has_expired_for_it_too",
+    ),
     "current:session": of(
         "hermes 5.6",
         "Each turn sees its own session, and so do the processes that it starts.",
