@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -28,6 +28,13 @@ def check_text(name: str, text: Any, *, needed: bool = False) -> None:
     """Refuse what is no text; None is none given."""
     if not isinstance(text, str) and (needed or text is not None):
         raise InvalidInput(f"{name} is {text!r:.40}; it is text")
+
+
+def check_mapping(name: str, given: Any, *needed: str) -> None:
+    """Refuse what is no mapping, or one without what it has to name."""
+    if not isinstance(given, Mapping) or not all(key in given for key in needed):
+        wanted = f" with {' and '.join(needed)}" if needed else ""
+        raise InvalidInput(f"{name} is {given!r:.40}; it is a mapping{wanted}")
 
 
 def check_number(name: str, number: Any, *, needed: bool = False) -> None:

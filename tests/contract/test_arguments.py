@@ -15,6 +15,7 @@ NO_TEXTS: tuple[Any, ...] = (b"x", 5, ["x"], {"x": 1})
 NO_LISTS: tuple[Any, ...] = ("cli", b"cli", 5, [5], [None], [b"cli"], [["cli"]])
 NO_NUMBERS: tuple[Any, ...] = ("5", b"5", [5], NAN, float("inf"))
 NO_NUMBER_LISTS: tuple[Any, ...] = (None, 5, "5", ["5"], [None], [1.5], [[5]])
+NO_MAPPINGS: tuple[Any, ...] = (None, 5, "s", ["s"])
 NO_MESSAGES: tuple[Any, ...] = (None, 5, "text", {"role": "user"}, [None], ["text"], [["user"]])
 
 Call = Callable[[Any, Any], Any]
@@ -63,6 +64,13 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "auto title": (lambda db, bad: db.set_auto_title_if_empty("s", bad), NO_TEXTS),
     "next title": (lambda db, bad: db.get_next_title_in_lineage(bad), NO_TEXTS),
     "delete": (lambda db, bad: db.delete_sessions(bad), ("s", *NO_LISTS)),
+    "remove": (lambda db, bad: db.remove_messages(bad), (*NO_MAPPINGS, {"s": 5}, {"s": ["x", 1]})),
+    "remove rows": (lambda db, bad: db.remove_rows(bad), (5, "x", [5])),
+    "delete routes": (lambda db, bad: db.delete_gateway_routing_entries(bad), NO_MAPPINGS),
+    "dump routes": (lambda db, bad: db.dump_gateway_routing_entries(without=bad), NO_LISTS),
+    "put route": (lambda db, bad: db.put_routing_row(bad), (*NO_MAPPINGS, {}, {"scope": "x"})),
+    "peer": (lambda db, bad: db.find_latest_session_for_peer(source="x", ended_as=bad), NO_LISTS),
+    "copy session": (lambda db, bad: db.copy_session("s", "t", without=bad), NO_LISTS),
     "task": (lambda db, bad: db.record_auxiliary_usage("s", bad), (None, "", *NO_TEXTS)),
 }
 EACH = [

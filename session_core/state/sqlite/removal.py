@@ -54,10 +54,7 @@ class Removal(Store):
                 image.
             NotFound: there is no such session.
         """
-        wanted = {
-            session_id: (set(arguments.whole_numbers("message ids", ids)), expected)
-            for session_id, (ids, expected) in removed.items()
-        }
+        wanted = _checked(removed)
         as_they_were = images.checked(imaged)
 
         def step(handle: Handle) -> dict[str, Revision]:
@@ -153,6 +150,18 @@ def _without(handle: Handle, session_id: str, ids: Collection[int], expected: Re
 def _delete_messages(handle: Handle, ids: Sequence[int]) -> None:
     if delete_messages(handle, ids) < len(ids):
         raise _changed("a message that is to be deleted")
+
+
+def _checked(
+    removed: Mapping[str, tuple[Sequence[int], Revision]],
+) -> dict[str, tuple[set[int], Revision]]:
+    arguments.check_mapping("what is removed", removed)
+    if not all(isinstance(each, Sequence) and len(each) == 2 for each in removed.values()):  # noqa: PLR2004 -- a pair
+        raise InvalidInput("of each session its message ids are removed, and as of a revision")
+    return {
+        session_id: (set(arguments.whole_numbers("message ids", ids)), expected)
+        for session_id, (ids, expected) in removed.items()
+    }
 
 
 def _check_unchanged(handle: Handle, image: Images) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from session_core.errors import Conflict, Unsupported
 from session_core.models import Page, SessionRow
-from session_core.state import cursors
+from session_core.state import arguments, cursors
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
@@ -63,6 +63,7 @@ class Routes(Store):
         cursor: str | None = None,
     ) -> Page[str]:
         """Return entries of a scope as members of a JSON object, broken ones left out."""
+        left_out = frozenset(arguments.texts("without", without) or ())
         after = 0 if cursor is None else cursors.decode(_KIND, scope, cursor)
         wanted = {"scope": scope, "after": after, "limit": limit}
 
@@ -71,7 +72,6 @@ class Routes(Store):
 
         found = self._read(look)
         more = cursors.encode(_KIND, scope, found[-1][0]) if len(found) == limit else None
-        left_out = frozenset(without)
         return Page([member for _, key, member in found if key not in left_out], more)
 
     def save_gateway_routing_entry(
@@ -98,6 +98,7 @@ class Routes(Store):
         self, entries: Mapping[str, str], *, scope: str = ""
     ) -> list[str]:
         """Delete entries that are still as they were read; return the keys of those."""
+        arguments.check_mapping("what is deleted", entries)
 
         def step(handle: Handle) -> list[str]:
             _require_table(handle)
@@ -125,8 +126,9 @@ class Routes(Store):
         One without messages is none, nor is one that the chat has left for another. With
         `ended_as` it lives or has ended so, with `older_than` it began before that session.
         """
-        reasons = None if ended_as is None else json.dumps(list(ended_as))
-        wanted = {"source": source, "ended_as": reasons, "older_than": older_than}
+        reasons = arguments.texts("ended_as", ended_as)
+        ended = None if reasons is None else json.dumps(reasons)
+        wanted = {"source": source, "ended_as": ended, "older_than": older_than}
         peer = {
             "user_id": user_id or "",
             "chat_id": chat_id or "",

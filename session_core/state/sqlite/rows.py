@@ -9,6 +9,7 @@ from typing import Any
 
 from session_core import driver
 from session_core.errors import InvalidInput, Unsupported
+from session_core.state import arguments
 from session_core.state.sqlite import blocks, deletion, routes, sessions
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.store import Store
@@ -33,11 +34,12 @@ class Rows(Store):
             Conflict: the other one is there already.
             Unsupported: this home allows no two sessions with the same value in some column.
         """
+        left_out = arguments.texts("without", without) or ()
 
         def step(handle: Handle) -> None:
             given = {"started_at": self._clock(), **fields, "id": to_session_id}
             row = {**sessions.require(handle, session_id), **given}
-            values = {name: value for name, value in row.items() if name not in without}
+            values = {name: value for name, value in row.items() if name not in left_out}
             values = _settable(handle, "sessions", values)
             with copying():
                 handle.run(_insert("sessions", values), list(values.values()))
@@ -83,6 +85,7 @@ class Rows(Store):
 
     def put_routing_row(self, row: Mapping[str, Any]) -> None:
         """Put a routing row back as `routing_rows` returned it, in the place of the one there."""
+        arguments.check_mapping("a routing row", row, "scope", "session_key")
 
         def step(handle: Handle) -> None:
             values = _settable(handle, routes.TABLE, row)
