@@ -1,17 +1,25 @@
 """`AsyncSessionStore`: the same store for coroutines, each call in a worker thread.
 
-It holds no logic: each name below is the method of that name.
+It holds no logic: each name below is the method of that name; what asks nobody is asked of `store`.
+A call that was begun is finished even if its task is cancelled, and an async hook that it calls
+runs on the loop of who awaits it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from anyio import to_thread
+from anyio import CancelScope
 
+from session_core.isolated import off_loop
 from session_core.routing.store import SessionStore
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,22 +30,45 @@ def _in_thread(
 ) -> Callable[Concatenate[AsyncSessionStore, P], Awaitable[R]]:
     @wraps(method)
     async def call(self: AsyncSessionStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await to_thread.run_sync(partial(method, self.store, *args, **kwargs))
+        return await off_loop(partial(method, self.store, *args, **kwargs), to_its_end=True)
 
     return call
 
 
 class AsyncSessionStore:
-    """Wraps a store; what the methods do is said there."""
+    """Wraps a store; what the methods do is said there.
+
+    A step of several chats, `with store.together(…)`, belongs in one function, run in one worker
+    thread: `await store.run(step)`.
+    """
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with CancelScope(shield=True):
+            await self.close()
+
+    async def run(self, step: Callable[[SessionStore], R]) -> R:
+        """Run a function of the store, in one worker thread."""
+        return await off_loop(partial(step, self.store), to_its_end=True)
 
     get = _in_thread(SessionStore.get)
     entries = _in_thread(SessionStore.entries)
     peek_session_id = _in_thread(SessionStore.peek_session_id)
     lookup_by_session_id = _in_thread(SessionStore.lookup_by_session_id)
     list_sessions = _in_thread(SessionStore.list_sessions)
+    state_of = _in_thread(SessionStore.state_of)
+    is_session_expired = _in_thread(SessionStore.is_session_expired)
+    is_kept = _in_thread(SessionStore.is_kept)
     get_or_create_session = _in_thread(SessionStore.get_or_create_session)
     reset_session = _in_thread(SessionStore.reset_session)
     switch_session = _in_thread(SessionStore.switch_session)

@@ -210,6 +210,17 @@ REQUIREMENTS = {
         "what_is_of_the_wrong_kind_is_refused",
         "a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile",
     ),
+    "store:async": of(
+        "design 2",
+        "The same store for coroutines: every method, finished once begun, hooks on their loop.",
+        "routing/test_async_store",
+        "every_method_of_a_store_is_there_with_its_signature",
+        "a_chat_is_led_to_its_session_and_to_a_new_one",
+        "leaving_the_block_brings_the_mirror_up_to_date",
+        "a_step_of_several_chats_is_one",
+        "a_call_that_was_begun_is_finished_though_it_is_cancelled",
+        "an_async_hook_of_a_reset_runs_on_the_loop_of_who_awaits_it",
+    ),
     "store:removal-refused": of(
         "issue 3; design 6",
         "What may not be changed changes neither copy: one does not lose what the other keeps.",

@@ -1,0 +1,106 @@
+"""`AsyncSessionStore`: what a store does, in worker threads, finished once it was begun."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+
+from session_core import AsyncSessionStore, Conflict, Hooks, NotFound, SessionDB, SessionStore
+from tests.routing.chats import KEY, OTHER, chat, file_entries, ids
+
+pytestmark = pytest.mark.anyio
+
+ASKED_OF_THE_STORE = {
+    "is_in_turn", "is_session_finalizable", "key_of", "peer_fields", "session_fields", "together",
+}  # fmt: skip
+"""What looks at nothing but what it is given, or belongs to one thread."""
+
+
+def methods() -> list[str]:
+    """Return the methods that look at what is stored, or change it."""
+    found = inspect.getmembers(SessionStore, inspect.isfunction)
+    return [name for name, _ in found if name[0] != "_" and name not in ASKED_OF_THE_STORE]
+
+
+@pytest.mark.parametrize("name", methods())
+def test_every_method_of_a_store_is_there_with_its_signature(name: str) -> None:
+    theirs, wrapped = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
+    assert inspect.signature(wrapped) == inspect.signature(theirs)
+    assert inspect.iscoroutinefunction(wrapped)
+    assert wrapped.__doc__ == theirs.__doc__
+
+
+async def test_a_chat_is_led_to_its_session_and_to_a_new_one(any_store: SessionStore) -> None:
+    store = AsyncSessionStore(any_store)
+    first = await store.get_or_create_session(chat())
+    assert await store.peek_session_id(KEY) == first.session_id
+    second = await store.reset_session(KEY)
+    assert second is not None
+    assert {key: entry.session_id for key, entry in (await store.entries()).items()} == {
+        KEY: second.session_id
+    }
+    with pytest.raises(NotFound):
+        await store.follow(OTHER, "s1", "s2")
+
+
+async def test_leaving_the_block_brings_the_mirror_up_to_date(db: SessionDB, folder: Path) -> None:
+    async with AsyncSessionStore(SessionStore(folder, db=db)) as store:
+        await store.get_or_create_session(chat())
+        await store.suspend_session(KEY)
+    assert file_entries(folder)[KEY]["suspended"] is True
+
+
+async def test_a_step_of_several_chats_is_one(store: SessionStore) -> None:
+    wrapped = AsyncSessionStore(store)
+    for chat_id in (42, 43):
+        await wrapped.get_or_create_session(chat(chat_id))
+    before = ids(store)
+
+    def fail(inner: SessionStore) -> None:
+        with inner.together(KEY, OTHER):
+            inner.reset_session(KEY)
+            raise Conflict("not both")
+
+    with pytest.raises(Conflict):
+        await wrapped.run(fail)
+    assert ids(store) == before
+
+
+async def test_a_call_that_was_begun_is_finished_though_it_is_cancelled(
+    store: SessionStore,
+) -> None:
+    wrapped, begun, release = AsyncSessionStore(store), threading.Event(), threading.Event()
+
+    def step(inner: SessionStore) -> None:
+        begun.set()
+        assert release.wait(10)
+        inner.get_or_create_session(chat())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wrapped.run, step)
+        while not begun.is_set():
+            await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+        release.set()
+    assert list(ids(store)) == [KEY]
+
+
+async def test_an_async_hook_of_a_reset_runs_on_the_loop_of_who_awaits_it(
+    store: SessionStore,
+) -> None:
+    loops = []
+
+    async def on_session_reset() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    store.hooks = Hooks(group=None)
+    store.hooks.register(on_session_reset)
+    wrapped = AsyncSessionStore(store)
+    await wrapped.get_or_create_session(chat())
+    await wrapped.reset_session(KEY)
+    assert loops == [asyncio.get_running_loop()]
