@@ -336,13 +336,15 @@ class Images:
     """Rows of one table as they are stored.
 
     A table without a primary key has its row ids among the columns. Rows that are `shared` are
-    those that others refer to: they are kept and put back, and never removed.
+    those that others refer to: they are kept and put back, and never removed. `of` is the session
+    whose rows these are, where no column of theirs needs to say so.
     """
 
     table: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     shared: bool = False
+    of: str | None = None
     at: object = field(default=None, compare=False, repr=False)
     """Until when its database knows that they are as they were; None where it does not."""
 
@@ -351,13 +353,14 @@ class Images:
         rows: Any = self.rows
         if any(Raw in map(type, row) for row in rows):
             rows = [[_packed(value) for value in row] for row in rows]
-        return [self.table, self.columns, rows, self.shared]
+        return [self.table, self.columns, rows, self.shared, self.of]
 
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> Self:
         """Return what was packed."""
-        table, columns, rows, shared = packed
-        return cls(table, tuple(columns), tuple(tuple(map(_unpacked, row)) for row in rows), shared)
+        table, columns, rows, shared, of = packed
+        whole = tuple(tuple(map(_unpacked, row)) for row in rows)
+        return cls(table, tuple(columns), whole, shared, of)
 
 
 def _packed(value: Any) -> Any:

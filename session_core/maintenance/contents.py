@@ -103,21 +103,24 @@ class Contents:
 
     def _whole(self) -> Left:
         """Return all of it."""
-        owned = [(image, owner_of(image)) for image in self.images]
-        ids = [row[at] for image, at in owned if at is not None for row in image.rows]
+        owned = [(image, owners_of(image)) for image in self.images]
+        ids = [each for _, owners in owned for each in owners or ()]
         return Left(
             sessions=dict.fromkeys([*map(str, ids), *self.of], False),
             changes={place: each.name for place, each in self.changes.items()},
             routes=[each["key"] for each in self.routes],
             files=list(self.files),
-            rest=any(at is None and not image.shared for image, at in owned),
+            rest=any(owners is None and not image.shared for image, owners in owned),
         )
 
 
-def owner_of(image: Images) -> int | None:
-    """Return which column of an image says whose its rows are."""
+def owners_of(image: Images) -> list[Any] | None:
+    """Return whose each row of an image is, None where they are of no session."""
+    if image.of is not None:
+        return [image.of] * len(image.rows)
     names = ("id",) if image.table == SESSIONS else _OWNERS
-    return next((at for at, name in enumerate(image.columns) if name in names), None)
+    at = next((at for at, name in enumerate(image.columns) if name in names), None)
+    return None if at is None or image.shared else [row[at] for row in image.rows]
 
 
 def _unpacked(value: Any) -> Any:

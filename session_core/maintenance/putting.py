@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from session_core.errors import Changed
-from session_core.maintenance.contents import PARENT, SESSIONS, Contents, owner_of
+from session_core.maintenance.contents import PARENT, SESSIONS, Contents, owners_of
 from session_core.maintenance.left import Left
 from session_core.models import Images, Misfit
 from session_core.state.contract import StateDatabase
@@ -128,13 +128,13 @@ class Rows:
         """Note whose row was refused."""
         for image in images:
             if image.table == misfit.table:
-                owner = owner_of(image)
-                for row in image.rows:
+                owners = owners_of(image) or [None] * len(image.rows)
+                for row, owner in zip(image.rows, owners, strict=True):
                     if all(value in row for value in misfit.key):
                         if owner is None:
                             self._left.rest = True
                         else:
-                            self._left.sessions.setdefault(str(row[owner]), True)
+                            self._left.sessions.setdefault(str(owner), True)
 
     def _say(self, put: Any) -> None:
         self._unfit += [(_named(misfit), misfit.why) for misfit in (*put.refused, *put.emptied)]
@@ -152,22 +152,23 @@ def _began(images: Iterable[Images]) -> Iterator[tuple[str, Any]]:
 
 def _only(image: Images, wanted: Collection[Any], *, rest: bool = False) -> Images:
     """Return an image with the rows that belong to some sessions, or to none."""
-    place = owner_of(image)
-    if place is None:
+    owners = owners_of(image)
+    if owners is None:
         return image if rest or image.shared else _with(image, ())
-    return _with(image, tuple(row for row in image.rows if row[place] in wanted))
+    return _with(image, [row for row, of in zip(image.rows, owners, strict=True) if of in wanted])
 
 
 def _without(image: Images, strangers: Collection[Any]) -> Images:
     """Return an image without the rows that belong to sessions of others."""
-    place = owner_of(image)
-    if place is None or not strangers:
+    owners = owners_of(image)
+    if owners is None or not strangers:
         return image
-    return _with(image, tuple(row for row in image.rows if row[place] not in strangers))
+    paired = zip(image.rows, owners, strict=True)
+    return _with(image, [row for row, of in paired if of not in strangers])
 
 
-def _with(image: Images, rows: tuple[Any, ...]) -> Images:
-    return replace(image, rows=rows)
+def _with(image: Images, rows: Iterable[Any]) -> Images:
+    return replace(image, rows=tuple(rows))
 
 
 def _named(misfit: Misfit) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from session_core.maintenance.changes import Change
 from session_core.maintenance.members import Again, Group, Outdated, Piece, Progress
 from session_core.maintenance.taken import IMAGES, OF, SESSION_BYTES, Taken, size_of
 from session_core.maintenance.unlinking import Head
-from session_core.models import Raw
+from session_core.models import Images, Raw
 from session_core.state.contract import StateDatabase
 from session_core.state.pace import Pace
 
@@ -143,11 +144,15 @@ class Removal:
         taken.messages[session_id] = ids, group
         taken.said += [said] if ids else []
         taken.room -= SESSION_BYTES + size_of(said)
+        self._take_beside(session_id, [said], taken)
         if more:
             taken.room = 0
             taken.begun[session_id] = row["started_at"]
             return False
-        taken.rows += rows
+        own = [each for each in rows if not each.shared]
+        own = [replace(taken.without_beside(each), of=session_id) for each in own]
+        self._take_beside(session_id, own, taken)
+        taken.rows += [*own, *(each for each in rows if each.shared)]
         stay = [
             each
             for each in children
@@ -158,6 +163,13 @@ class Removal:
         self._detach(session_id, stay, taken)
         taken.whole.append(session_id)
         return True
+
+    def _take_beside(self, session_id: str, images: Sequence[Images], taken: Taken) -> None:
+        """Take along what refers to these rows, and would go with them or be emptied."""
+        for image in map(taken.without_beside, self._db.referring_images(images)):
+            if image.rows:
+                taken.room -= size_of(image)
+                taken.beside.append(replace(image, of=session_id))
 
     def _detach(self, session_id: str, children: Iterable[str], taken: Taken) -> None:
         for child in children:
@@ -170,7 +182,7 @@ class Removal:
             yield change.kept()
         for session_id, started_at in taken.begun.items():
             yield Kept(OF, {"id": session_id, "started_at": _plain(started_at)})
-        for image in (*taken.rows, *taken.said):
+        for image in (*taken.beside, *taken.rows, *taken.said):
             yield Kept(IMAGES, image.pack())
         for session_id in taken.whole:
             for path in self._files.get(session_id, ()):
@@ -189,6 +201,7 @@ class Removal:
             for session_id, (ids, group) in taken.messages.items()
         }
         try:
+            db.remove_rows(taken.beside)
             after = db.remove_messages(messages, taken.said)
         except (Changed, NotFound) as error:
             for session_id, (_, expected) in messages.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -67,9 +67,11 @@ class Rows:
         """Take the rows of a member; return whether there was room for all of them, and is more."""
         self._require_orphaned(member, there)
         image, more = self._look(member, taken.room)
+        session_id = member.revision["session"]
+        beside = [replace(each, of=session_id) for each in self._db.referring_images([image])]
         taken.of.append(member)
-        taken.images.append(image)
-        taken.room -= size_of(image)
+        taken.images += [image, *beside]
+        taken.room -= sum(map(size_of, (image, *beside)))
         if not more:
             taken.done.append(member.id)
         return not more and taken.room > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from session_core.ledger.steps import Prepared
@@ -35,6 +35,8 @@ class Taken:
     messages: dict[str, tuple[list[int], Group]] = field(default_factory=dict)
     said: list[Images] = field(default_factory=list)
     rows: list[Images] = field(default_factory=list)
+    beside: list[Images] = field(default_factory=list)
+    """What refers to any of it, which goes first."""
     begun: dict[str, Any] = field(default_factory=dict)
     """Sessions of which only messages go, and when they began."""
     whole: list[str] = field(default_factory=list)
@@ -54,6 +56,19 @@ class Taken:
     def is_full(self) -> bool:
         """Whether nothing more is to be taken."""
         return self.room <= 0
+
+    def without_beside(self, images: Images) -> Images:
+        """Return rows but those that go already since they refer to others."""
+        gone = {
+            (each.table, row)
+            for taken in (self, self.before)
+            for each in (taken.beside if taken is not None else ())
+            for row in each.rows
+        }
+        if not gone:
+            return images
+        left = tuple(row for row in images.rows if (images.table, row) not in gone)
+        return replace(images, rows=left)
 
     def last_of(self, session_id: str) -> int | None:
         """Return up to which message it removes a session, None where at none."""

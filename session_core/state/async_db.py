@@ -164,6 +164,7 @@ class AsyncSessionDB:
     put_routing_row = _change(StateDatabase.put_routing_row)
     session_images = _look(StateDatabase.session_images)
     message_images = _look(StateDatabase.message_images)
+    referring_images = _look(StateDatabase.referring_images)
     row_images = _look(StateDatabase.row_images)
     remove_messages = _change(StateDatabase.remove_messages)
     remove_rows = _change(StateDatabase.remove_rows)

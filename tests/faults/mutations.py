@@ -340,7 +340,7 @@ READING = frozenset(
         *("get_gateway_routing_entry",),
         *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
         *("get_compression_lock_holder", "belongings", "routing_rows"),
-        *("session_images", "message_images", "row_images"),
+        *("session_images", "message_images", "referring_images", "row_images"),
         *("inventory", "health_facts", "claims"),
         *("gateway_routing_scopes", "find_latest_session_for_peer"),
     }

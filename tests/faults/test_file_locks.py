@@ -66,6 +66,7 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
     "routing_rows": lambda db: db.routing_rows("chat"),
     "session_images": lambda db: db.session_images("chat"),
     "message_images": lambda db: db.message_images("chat", None, 1_000),
+    "referring_images": lambda db: db.referring_images(db.session_images("chat")),
     "row_images": lambda db: db.row_images("messages", {"session_id": "chat"}),
     "inventory": lambda db: db.inventory(),
     "health_facts": lambda db: db.health_facts(),

@@ -50,6 +50,12 @@ class Rows(Protocol):
         None is before all of them. A row counts 200 bytes more than it holds.
         """
 
+    def referring_images(self, images: Iterable[Images]) -> list[Images]:
+        """Return the rows of other tables whose foreign keys lead to these, as stored.
+
+        Theirs too, each once. Who deletes the latter has them deleted or emptied, or is refused.
+        """
+
     def row_images(self, table: str, where: Mapping[str, Any]) -> Images:
         """Return the rows of a table with these values; none where this home has no such table."""
 
@@ -64,15 +70,16 @@ class Rows(Protocol):
         `imaged` is what they were: where anything was written since, they are compared.
 
         Raises:
-            Changed: a session is at another revision, has not all of them, or one is not as in its
-                image.
+            Changed: a session is at another revision, has not all of them, one is not as in its
+                image, others refer to one, or a rule of this home refuses it.
         """
 
     def remove_rows(self, removed: Iterable[Images]) -> None:
         """Delete rows that are still as they were imaged, in any order; shared ones stay.
 
         Raises:
-            Changed: one of them is not as in its image, or others belong to it.
+            Changed: one of them is not as in its image, others belong or refer to it, or a rule of
+                this home refuses it.
         """
 
     def change_row(
@@ -85,7 +92,7 @@ class Rows(Protocol):
         """Set columns of the row with a key which has `before` in some columns.
 
         Raises:
-            Changed: it has not, or there is no such row.
+            Changed: it has not, there is no such row, or a rule of this home refuses it.
         """
 
     def put_images(self, images: Iterable[Images], *, of: Collection[str] | None = None) -> Put:

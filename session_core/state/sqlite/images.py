@@ -13,7 +13,7 @@ from typing import Any
 from session_core.errors import InvalidInput
 from session_core.models import Images, Raw
 from session_core.state import arguments
-from session_core.state.sqlite import blocks, stored
+from session_core.state.sqlite import blocks, referring, stored
 from session_core.state.sqlite.deletion import ROW_BYTES, belonging
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.store import Store
@@ -58,6 +58,14 @@ class Imaging(Store):
         begin = _FIRST if after is None else after
         image, more = self._read(lambda handle: of_messages(handle, session_id, begin, room))
         return replace(image, at=at), more
+
+    def referring_images(self, images: Iterable[Images]) -> list[Images]:
+        """Return the rows of other tables whose foreign keys lead to these, as stored.
+
+        Theirs too, each once. Who deletes the latter has them deleted or emptied, or is refused.
+        """
+        given = checked(images)
+        return self._read(lambda handle: referring.to(handle, given))
 
     def row_images(self, table: str, where: Mapping[str, Any]) -> Images:
         """Return the rows of a table with these values; none where this home has no such table.
@@ -132,14 +140,11 @@ def _owners(handle: Handle) -> dict[str, list[str]]:
 
 def of_sessions(handle: Handle, session_ids: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of other tables that belong to sessions, with their table; no message."""
-    given = json.dumps(session_ids)
+    marks = ", ".join(f"?{number}" for number in range(1, len(session_ids) + 1))
     for table, names in _owners(handle).items():
-        chosen = [
-            f"{quoted(name)} IN (SELECT value FROM json_each(?))"  # noqa: S608 -- from the schema, quoted
-            for name in names
-        ]
+        chosen = [f"{quoted(name)} IN ({marks})" for name in names]
         select = _shape(handle, table).select(" OR ".join(chosen))
-        yield from ((table, row) for row in stored.read(handle, select, [given] * len(names)))
+        yield from ((table, row) for row in stored.read(handle, select, list(session_ids)))
 
 
 def _belonging(handle: Handle, table: str, names: Sequence[str], session_id: str) -> Images:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -19,6 +20,7 @@ from session_core.state.sqlite import (
     images,
     index,
     merging,
+    referring,
     routes,
     sessions,
     stored,
@@ -35,6 +37,9 @@ SQL = blocks.load("images")
 
 _PAGE = 500
 
+_Known = tuple[str, dict[str, Any]]
+"""A row by its table and what it is known by."""
+
 
 class Removal(Store):
     """Removes and alters what is still as it was imaged."""
@@ -50,8 +55,8 @@ class Removal(Store):
         `imaged` is what they were: where anything was written since, they are compared.
 
         Raises:
-            Changed: a session is at another revision, has not all of them, or one is not as in its
-                image.
+            Changed: a session is at another revision, has not all of them, one is not as in its
+                image, others refer to one, or a rule of this home refuses it.
             NotFound: there is no such session.
         """
         wanted = _checked(removed)
@@ -65,8 +70,10 @@ class Removal(Store):
                 session_id: _without(handle, session_id, ids, expected)
                 for session_id, (ids, expected) in wanted.items()
             }
-            with triggers.keeping(handle, wanted), merging.seldom(handle):
-                _delete_messages(handle, [one for ids, _ in wanted.values() for one in ids])
+            gone = [one for ids, _ in wanted.values() for one in ids]
+            _check_nothing_refers(handle, as_they_were or [_known_by_id(gone)])
+            with _rules(handle), triggers.keeping(handle, wanted), merging.seldom(handle):
+                _delete_messages(handle, gone)
             handle.cache |= {("revision", each): revision for each, revision in after.items()}
             return after
 
@@ -76,7 +83,8 @@ class Removal(Store):
         """Delete rows that are still as they were imaged, in any order; shared ones stay.
 
         Raises:
-            Changed: one of them is not as in its image, or others belong to it.
+            Changed: one of them is not as in its image, others belong or refer to it, or a rule of
+                this home refuses it.
         """
         rest = [image for image in images.checked(removed) if not image.shared and image.rows]
 
@@ -84,7 +92,8 @@ class Removal(Store):
             for image in rest:
                 _check_unchanged(handle, image)
             _check_all_imaged(handle, rest)
-            _remove(handle, rest)
+            with _rules(handle):
+                _remove(handle, rest)
 
         self._write(step)
 
@@ -98,7 +107,7 @@ class Removal(Store):
         """Set columns of the row with a key which has `before` in some columns.
 
         Raises:
-            Changed: it has not, or there is no such row.
+            Changed: it has not, there is no such row, or a rule of this home refuses it.
             InvalidInput: the table has no such column.
         """
         if not key or not all(isinstance(one, Mapping) for one in (key, before, after)):
@@ -115,7 +124,8 @@ class Removal(Store):
                 raise _changed(f"a row of {table}")
             if after:
                 _touch(handle, Images(table, shape.columns, tuple(found)))
-                _change(handle, shape, found[0], key, after)
+                with _rules(handle):
+                    _change(handle, shape, found[0], key, after)
 
         self._write(step)
 
@@ -186,36 +196,74 @@ def _check_all_imaged(handle: Handle, given: Sequence[Images]) -> None:
     gone = [each for image in sessions_of for each in _values(image, "id")]
     if gone and not known.issuperset(images.of_sessions(handle, gone)):
         raise _changed("what belongs to a session")
+    if referring.to(handle, given):
+        raise _changed("what refers to a row")
+
+
+def _check_nothing_refers(handle: Handle, given: Sequence[Images]) -> None:
+    """Make sure that nothing else goes with messages, or is emptied, as some tables have it."""
+    if referring.to(handle, given):
+        raise _changed("what refers to a message")
+
+
+def _known_by_id(ids: Sequence[int]) -> Images:
+    return Images(MESSAGES, ("id",), tuple((each,) for each in ids))
 
 
 def _remove(handle: Handle, given: Sequence[Images]) -> None:
-    """Delete rows, those that others refer to after these, in as many rounds as that takes."""
-    rest: list[tuple[str, dict[str, Any]]] = []
+    """Delete rows, those that others refer to after these: sessions, and before them messages."""
+    rest: list[_Known] = []
     for image in given:
         _touch(handle, image)
         shape = _require(handle, image)
+        if image.table != MESSAGES:
+            rest += [(image.table, _key(shape, row)) for row in image.rows]
+    left = _delete(handle, [one for one in rest if one[0] != SESSIONS])
+    for image in given:
         if image.table == MESSAGES:
             place = image.columns.index("id")
             with triggers.keeping(handle, _values(image, "session_id")):
                 _delete_messages(handle, [row[place] for row in image.rows])
-        else:
-            rest += [(image.table, _key(shape, row)) for row in image.rows]
-    while rest:
+    left = _delete(handle, [*left, *(one for one in rest if one[0] == SESSIONS)])
+    if left:
+        raise _changed(f"what belongs to a row of {left[0][0]}")
+
+
+def _delete(handle: Handle, rest: list[_Known]) -> list[_Known]:
+    """Delete rows in as many rounds as it takes; return those that others still refer to."""
+    while True:
         left = [one for one in rest if not _is_deleted(handle, *one)]
-        if len(left) == len(rest):
-            raise _changed(f"what belongs to a row of {left[0][0]}")
+        if not left or len(left) == len(rest):
+            return left
         rest = left
 
 
 def _is_deleted(handle: Handle, table: str, key: Mapping[str, Any]) -> bool:
     """Delete a row; say whether nothing refers to it any more."""
     try:
-        stored.delete(handle, table, key)
+        if not stored.delete(handle, table, key) and _is_there(handle, table, key):
+            raise _changed(f"a row of {table} that is to be deleted")
     except driver.library().IntegrityError as error:
         if "FOREIGN KEY" not in str(error):
             raise
         return False
     return True
+
+
+def _is_there(handle: Handle, table: str, key: Mapping[str, Any]) -> bool:
+    shape = stored.shape(handle, table)
+    return shape is not None and bool(stored.at(handle, shape, key))
+
+
+@contextmanager
+def _rules(handle: Handle) -> Iterator[None]:
+    """Say that a row is kept where a trigger or a key of somebody else refuses a change of it."""
+    try:
+        yield
+    except driver.library().IntegrityError as error:
+        if not handle.connection.in_transaction:
+            raise  # all of it was rolled back, and whoever goes on would do so without one
+        raise Changed("a rule of this home, by a trigger or a key, does not allow it") from error
 
 
 def _touch(handle: Handle, image: Images) -> None:

@@ -5,4 +5,12 @@ SELECT name, dflt_value FROM pragma_table_info(?)
 SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk
 
 -- name: list_links
-SELECT id, "from", "table", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq
+SELECT keys.id, keys."from", coalesce(parents.name, keys."table"), coalesce(columns.name, keys."to")
+FROM pragma_foreign_key_list(?) AS keys
+LEFT JOIN sqlite_master AS parents
+  ON parents.type = 'table' AND parents.name = keys."table" COLLATE NOCASE
+LEFT JOIN pragma_table_info(parents.name) AS columns ON columns.name = keys."to" COLLATE NOCASE
+ORDER BY keys.id, keys.seq
+
+-- name: list_tables
+SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'

@@ -38,12 +38,13 @@ DELETE FROM sessions WHERE id = ?
 SELECT tables.name, columns.name
 FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
 WHERE tables.type = 'table' AND tables.sql NOT LIKE 'CREATE VIRTUAL%'
-  AND columns.name = 'session_id'
+  AND columns.name = 'session_id' COLLATE NOCASE
 UNION
 SELECT tables.name, keys."from"
 FROM sqlite_master AS tables, pragma_foreign_key_list(tables.name) AS keys
 WHERE tables.type = 'table' AND tables.sql NOT LIKE 'CREATE VIRTUAL%'
-  AND keys."table" = 'sessions' AND coalesce(keys."to", 'id') = 'id'
+  AND keys."table" = 'sessions' COLLATE NOCASE
+  AND coalesce(keys."to", 'id') = 'id' COLLATE NOCASE
 
 -- name: get_counters
 SELECT message_count, tool_call_count FROM sessions WHERE id = ?
