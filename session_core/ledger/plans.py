@@ -183,12 +183,14 @@ def claim_members(rows: Handle, plan: str, members: tuple[str, ...], step: str) 
     found = rows.row(SQL["get_plan"], (plan,))
     if found is None or found["state"] != "applying":
         raise Conflict(f"plan {plan} is not being applied any more")
-    names = encode(members)
-    if rows.value(SQL["count_named"], (plan, names)) != len(members):
+    # One by one: in JSON, as SQLite reads it, an id would end at its first NUL.
+    claims = [{"plan": plan, "step": step, "id": each} for each in members]
+    if sum(rows.run(SQL["claim_member"], claim) for claim in claims) == len(members):
+        return
+    named = all(rows.value(SQL["is_named"], (plan, each)) for each in members)
+    if not named or len(set(members)) < len(members):
         raise InvalidInput(f"a step of plan {plan} changes only what that names, each once")
-    claim = {"plan": plan, "step": step, "members": names}
-    if rows.run(SQL["claim_members"], claim) != len(members):
-        raise Conflict(f"somebody else applies plan {plan}, or has: look at it again")
+    raise Conflict(f"somebody else applies plan {plan}, or has: look at it again")
 
 
 def release_members(rows: Handle, step: str, skipped: str | None) -> None:

@@ -61,13 +61,12 @@ UPDATE members SET half = 0, skipped = skipped || :more WHERE plan = :plan AND i
 UPDATE members SET half = 0
 WHERE half AND plan IN (SELECT handle FROM plans WHERE batch = ?)
 
--- name: count_named
-SELECT count(*) FROM members WHERE plan = ? AND id IN (SELECT value FROM json_each(?))
+-- name: is_named
+SELECT EXISTS (SELECT 1 FROM members WHERE plan = ? AND id = ?)
 
--- name: claim_members
-UPDATE members INDEXED BY members_by_id SET step = :step
-WHERE plan = :plan AND step IS NULL AND skipped IS NULL
-  AND id IN (SELECT value FROM json_each(:members))
+-- name: claim_member
+UPDATE members SET step = :step
+WHERE plan = :plan AND id = :id AND step IS NULL AND skipped IS NULL
 
 -- name: release_members
 UPDATE members SET step = NULL, skipped = :skipped WHERE step = :step

@@ -264,6 +264,16 @@ def test_one_that_cannot_be_removed_is_in_the_way_of_no_other(
     assert changed.sessions() == {"s3"}
 
 
+def test_an_id_that_json_would_cut_short_is_in_the_way_of_no_other(changed: Changing) -> None:
+    for name in ("a", "a\0b", "a/b", "line\nbreak", "x" * 5_000, "\U0001f680"):
+        changed.home.session(name, 140, reason="idle")
+    before = changed.everything()
+    done = changed.do()
+    assert (done.removed, done.skipped, changed.sessions()) == (6, (), set())
+    changed.restore(done)
+    assert changed.everything() == before
+
+
 def test_a_session_that_is_its_own_parent_goes_like_others(changed: Changing) -> None:
     for name in ("first", "own", "last"):
         changed.home.session(name, 140, reason="idle")
