@@ -11,11 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from session_core.errors import Conflict, InvalidInput, NotFound
+from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Member, Step
 from session_core.ledger.steps import clear_marks, noting
 from session_core.maintenance.answers import BackFn, Restored, StopFn
+from session_core.maintenance.contents import Contents
 from session_core.maintenance.left import Left, is_new
 from session_core.maintenance.tally import Tally
 from session_core.maintenance.undoing import Undoing
@@ -54,13 +55,22 @@ class Restoring:
         left = self._left(batch)
         tally = Tally(batch, self._members(batch), sum(is_new(tried) for _, tried in left))
         undoing = self._ledger.add_batch(WHAT).id if left else ""
+        damaged: Corrupt | None = None
         for step, tried in left:
-            tally.note(step, *self._undo(undoing, step, tried))
+            try:
+                contents = self._undoing.contents(step, tried)
+            except Corrupt as error:  # what the others have kept is as good as ever
+                damaged = error
+                tally.leave(step, tried, str(error))
+            else:
+                tally.note(step, *self._undo(undoing, step, tried, contents))
             if time.monotonic() >= until or (stop is not None and stop()):
                 break
             if progress is not None:
                 progress(tally.answer())
         clear_marks(self._db, self._ledger)
+        if damaged is not None and not tally.any_back:
+            raise damaged
         back = tally.answer()
         if not back.remaining:
             self._ledger.end_halves(batch_id)
@@ -71,12 +81,12 @@ class Restoring:
         return back
 
     def _undo(
-        self, undoing: str, step: Step, tried: Left | None
+        self, undoing: str, step: Step, tried: Left | None, contents: Contents
     ) -> tuple[Left | None, dict[str, Any]]:
         """Take a step back, or what whoever puts a part of it back just now leaves of it."""
         while True:
             try:
-                return tried, self._undoing.undo(undoing, step, tried)
+                return tried, self._undoing.undo(undoing, step, tried, contents)
             except Conflict:
                 wait_for(self._ledger, step.batch, self._settle)
                 now = next(each for each in self._ledger.steps(step.batch) if each.id == step.id)
@@ -85,7 +95,7 @@ class Restoring:
                     return tried, {"rows": 0, "unfit": ()}
                 if left == tried:
                     raise
-                tried = left
+                tried, contents = left, self._undoing.contents(step, left)
 
     def _left(self, batch: Batch) -> list[tuple[Step, Left | None]]:
         """Return the steps that are not undone, and what of them did not fit; those come last.

@@ -26,8 +26,19 @@ class Tally:
     out: set[str] = field(default_factory=set)
     """Those of which something is not."""
 
+    any_back: bool = False
+    """Whether any step was taken back at all."""
+
+    def leave(self, step: Step, tried: Left | None, why: str) -> None:
+        """Note a step of which nothing can be taken back."""
+        names = ", ".join(map(members.name_of, step.members)) or f"a part of {step.id}"
+        self.unfit.append(Unfit(names, why))
+        self.left -= is_new(tried)
+        self.out.update(step.members)
+
     def note(self, step: Step, tried: Left | None, result: dict[str, Any]) -> None:
         """Note what has become of a step."""
+        self.any_back = True
         self.rows += result["rows"]
         self.unfit += [Unfit(*each) for each in result["unfit"]]
         self.left -= is_new(tried)

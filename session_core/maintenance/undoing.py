@@ -69,9 +69,18 @@ class Undoing:
         self._hooks = hooks
         self._gather = gather
 
-    def undo(self, batch: str, step: Step, tried: Left | None) -> dict[str, Any]:
-        """Take a step back as one of a batch, or what an earlier try has left of it."""
-        contents = Contents.of_step(self._ledger.trash(step.id), tried)
+    def contents(self, step: Step, tried: Left | None) -> Contents:
+        """Return what a step has kept, or what of it an earlier try has left.
+
+        Raises:
+            Corrupt: it is damaged.
+        """
+        return Contents.of_step(self._ledger.trash(step.id), tried)
+
+    def undo(
+        self, batch: str, step: Step, tried: Left | None, contents: Contents
+    ) -> dict[str, Any]:
+        """Take a step back as one of a batch."""
         return self._run(batch, _Undo(step, tried, contents))
 
     def part(self, batch: str, step: Step, ids: Collection[str]) -> dict[str, Any] | None:

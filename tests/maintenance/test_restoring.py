@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, SessionDB
-from session_core.errors import Conflict, Denied, InvalidInput, NotFound
+from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFound
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance.maintenance import Maintenance
@@ -124,6 +124,23 @@ def test_a_file_in_whose_place_there_is_another_stays_in_the_trash(changed: Chan
     back = changed.restore(done)
     assert [why for _, why in unfit(back)] == ["another one has its name by now"]
     assert path.read_text() == "another"
+
+
+def test_of_a_trash_that_is_damaged_in_part_the_rest_comes_back(changed: Changing) -> None:
+    for number in range(3):
+        changed.home.session(f"old_{number}", 140, messages=0)
+        changed.home.db.append_message(f"old_{number}", "user", "x" * 80_000, timestamp=NOW - DAY)
+        changed.home.db.end_session(f"old_{number}", "idle")
+    done = changed.do(older_than_days=0)
+    lost = changed.ledger.steps(done.batch)[1]
+    sql = "UPDATE trash SET data = x'00' WHERE step = ?"
+    changed.ledger._file.write(lambda rows: rows.run(sql, (lost.id,)))
+    back = changed.restore(done)
+    (name,) = {"old_0", "old_1", "old_2"} - changed.sessions()
+    assert (back.outcome, back.restored, back.remaining) == ("applied", 2, 0)
+    assert [(what, "is damaged" in why) for what, why in unfit(back)] == [(name, True)]
+    with pytest.raises(Corrupt, match=lost.id):  # nothing else is left
+        changed.restore(done)
 
 
 def test_routes_do_not_come_back_beside_a_gateway(changed: Changing) -> None:
