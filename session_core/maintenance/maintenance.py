@@ -156,18 +156,22 @@ class Maintenance:
             NotFound: there is no such plan.
             Conflict: it has run out, was closed, or what it has done was taken back.
             Denied: a live gateway would overwrite the change of its routes; stop that first.
+            InvalidInput: it is the plan of a compression, which its compressor applies.
             Busy: somebody else applies it, and takes long.
         """
         if for_s < 0:
             raise InvalidInput(f"for_s is {for_s}; 0 or more")
         parts = self._whole()
-        kind = self._ledger.plan(plan).kind
+        planned = self._ledger.plan(plan)
+        kind = planned.kind
         if kind == Compressions.KIND:
             return parts.compressions.apply(plan)
         if kind == trash.KIND:
             return parts.trash.apply(plan, for_s=for_s, progress=progress, stop=stop)
         if kind == reclaim.KIND:
             return parts.reclaim.apply(plan, for_s=for_s, progress=progress, stop=stop)
+        if "wanted" not in planned.about:
+            raise InvalidInput(f"plan {plan} is one to {kind}; it is not applied here")
         return parts.runner.apply(plan, for_s, progress, stop)
 
     def restore(
@@ -181,14 +185,14 @@ class Maintenance:
         """Take back what a batch has done, or go on with that; where it would drop something, plan.
 
         `stop` ends it between two steps. What does not fit is said and stays in the trash, and the
-        same call tries that once more.
+        same call tries that once more. Of a trash that is damaged in part the rest comes back.
 
         Raises:
             NotFound: there is no such batch.
             InvalidInput: it has itself taken something back.
             Conflict: it was taken back already, or its trash is gone.
             Denied: a live gateway would overwrite the routes that come back; stop that first.
-            Corrupt: its trash is damaged.
+            Corrupt: nothing of its trash can be read, or the home is damaged.
             Busy: somebody applies its plan at this moment, and takes long.
         """
         parts = self._whole()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Compressor, SessionFilter
-from session_core.errors import Conflict
+from session_core.errors import Conflict, InvalidInput
 from session_core.ledger import journal
 from session_core.maintenance.answers import Applied, Preview
 from session_core.maintenance.async_maintenance import AsyncMaintenance
@@ -233,3 +233,14 @@ async def test_coroutines_are_told_how_far_it_is_and_stop_it(
     assert all(sum(each) == 3 for each in told)
     back = await maintenance.restore(str(done.batch), stop=lambda: True)
     assert back.outcome == "partial"
+
+
+def test_the_plan_of_a_compression_is_not_applied_here(changed: Changing) -> None:
+    for _ in range(20):
+        changed.home.db.append_message("long", "user", "well " * 300, create={"source": "cli"})
+        changed.home.db.append_message("long", "assistant", "noted")
+    with Compressor(changed.home.db, changed.ledger, clock=changed.home.clock) as compressor:
+        plan = compressor.plan("long", keep_last=4).plan
+        with pytest.raises(InvalidInput, match="one to compress"):
+            changed.maintenance.apply(plan)
+        assert compressor.apply(plan).session_id == "long"
