@@ -83,7 +83,7 @@ def of_rows(seen: Seen) -> Iterator[Found]:
     titles = Counter(each.title for each in stocks if each.title is not None)
     doubled = sum(count > 1 for count in titles.values())
     drifted = sum(each.counted != each.live for each in stocks)
-    yield from _some(Found("never_ended", never, "sessions that never ended"))
+    yield from _some(Found("never_ended", never, _NEVER))
     broken = len(conversations.broken)
     yield from _some(_ORPHANS("broken_parents", broken, "sessions whose parent is not there"))
     circles = len(conversations.cycles)
@@ -92,12 +92,11 @@ def of_rows(seen: Seen) -> Iterator[Found]:
         Found(
             "duplicate_titles",
             doubled,
-            "titles of several sessions; an edit gives one another",
+            "titles of several sessions; no plan, since who keeps it is for a person to say: an "
+            "edit gives one another",
         )
     )
-    yield from _some(
-        Found("drifted_counters", drifted, "sessions whose counter is not what their rows say")
-    )
+    yield from _some(Found("drifted_counters", drifted, _DRIFTED))
 
 
 def of_routes(seen: Seen) -> Iterator[Found]:
@@ -108,7 +107,8 @@ def of_routes(seen: Seen) -> Iterator[Found]:
     for code, count in sorted(lost.items()):
         yield Found(f"{code}_routes", count, _ROUTES[code], 0, "prune", "routes")
     broken = [] if seen.scene.store is None else seen.scene.store.problems
-    yield from _some(Found("broken_entries", len(broken), "; ".join(broken[:3])))
+    what = f"no plan, since what they were is somebody's to say: {'; '.join(broken[:3])}"
+    yield from _some(Found("broken_entries", len(broken), what))
 
 
 def of_orphans(seen: Seen) -> Iterator[Found]:
@@ -162,7 +162,9 @@ def of_integrity(seen: Seen) -> Iterator[Found]:
     """Yield what is damaged; all of the file is read for it, and a copy of the index checked."""
     for each in seen.scene.db.check_integrity(deep=True):
         if each.code not in _TOLD:
-            yield Found(each.code, each.count, each.what)
+            yield Found(
+                each.code, each.count, f"{each.what}; {_UNPLANNED.get(each.code, _NO_PLAN)}"
+            )
 
 
 def folder_of(db: StateDatabase, store: SessionStore | None) -> Path | None:
@@ -171,6 +173,21 @@ def folder_of(db: StateDatabase, store: SessionStore | None) -> Path | None:
         return store.sessions_dir
     return None if db.folder is None else db.folder / "sessions"
 
+
+_NEVER = "sessions that never ended; those not active for 30 days are told as abandoned"
+_DRIFTED = (
+    "sessions whose counter is not what their rows say; no plan, since their agent may be about to "
+    "write it, and nothing here believes it"
+)
+
+_NO_PLAN = "no plan mends it"
+_NO_NEW_INDEX = "no plan builds it anew, and no message is lost by it"
+_UNPLANNED = {
+    "damaged": "no plan mends pages: export what can be read, and put a copy in its place",
+    "search_index_damaged": _NO_NEW_INDEX,
+    "search_index_incomplete": _NO_NEW_INDEX,
+}
+"""What to do about what the check of a file finds."""
 
 _ROUTES = {
     "dangling": "routes to sessions that are not there",

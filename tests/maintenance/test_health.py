@@ -75,6 +75,17 @@ def test_each_finding_names_the_plan_that_mends_it(full: Home) -> None:
     assert {code: plans[code] for code in expected} == expected
 
 
+def test_where_there_is_no_plan_the_finding_says_why(home: Home) -> None:
+    for name in ("one", "other"):
+        home.session(name, 2)
+    home.sql("DROP INDEX IF EXISTS idx_sessions_title_unique")
+    home.sql("UPDATE sessions SET title = 'Same', message_count = 9")
+    unplanned = {code: each.what for code, each in found(examined(home)).items() if not each.plan}
+    assert "a person" in unplanned["duplicate_titles"]
+    assert "their agent" in unplanned["drifted_counters"]
+    assert "abandoned" in unplanned["never_ended"]
+
+
 def test_what_would_be_won_is_about_the_share_of_the_messages(home: Home) -> None:
     home.session("old", 120, reason="cli_close", messages=30)
     home.session("new", 1, messages=10)
