@@ -61,7 +61,7 @@ class Journal(Batches):
             "state": "prepared" if whole else "writing",
             "at": self._clock(),
             "members": encode(members),
-            "count": max(len(members), 1),
+            "count": len(members),
             "undoes": undoes,
             "location": location,
             "chunks": len(here),
@@ -169,6 +169,8 @@ def _begin(
         undone = step_of(rows, row["undoes"])
         if undone.state != "done" or rows.value(SQL["is_being_undone"], (undone.id,)):
             raise Conflict(f"batch {undone.batch} was undone, or is being undone by somebody else")
+    if found["plan"] is None:
+        row = {**row, "count": max(len(members), 1)}
     rows.run(SQL["begin_step"], row)
     if found["plan"] is not None:
         claim_members(rows, found["plan"], members, row["id"])

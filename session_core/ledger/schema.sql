@@ -93,7 +93,7 @@ CREATE TABLE audit (
 
 CREATE VIEW summed_batches AS
 SELECT batches.*,
-    (SELECT coalesce(sum(steps.count), 0) FROM steps
+    (SELECT max(coalesce(sum(steps.count), 0), min(count(*), 1)) FROM steps
      WHERE steps.batch = batches.id AND steps.state = 'done') AS count,
     (SELECT coalesce(sum(steps.bytes), 0) FROM steps WHERE steps.batch = batches.id) AS bytes,
     EXISTS (SELECT 1 FROM steps

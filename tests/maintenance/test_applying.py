@@ -264,6 +264,19 @@ def test_one_that_cannot_be_removed_is_in_the_way_of_no_other(
     assert changed.sessions() == {"s3"}
 
 
+def test_a_batch_counts_what_went_and_not_the_steps_of_it(changed: Changing) -> None:
+    changed.home.session("large", 150, reason="idle", messages=0)
+    for number in range(6):
+        said = f"{number} " + "x" * 40_000
+        changed.home.db.append_message("large", "user", said, timestamp=NOW - 150 * DAY)
+    planned = changed.plan(ids=("large",))
+    half = changed.apply(planned, 0)
+    assert (half.outcome, changed.ledger.batch(str(half.batch)).count) == ("partial", 1)
+    done = changed.apply(planned)
+    assert len(changed.ledger.steps(str(done.batch))) > 1
+    assert changed.ledger.batch(str(done.batch)).count == 1
+
+
 def test_an_id_that_json_would_cut_short_is_in_the_way_of_no_other(changed: Changing) -> None:
     for name in ("a", "a\0b", "a/b", "line\nbreak", "x" * 5_000, "\U0001f680"):
         changed.home.session(name, 140, reason="idle")
