@@ -201,7 +201,8 @@ class Removal:
             for session_id, (ids, group) in taken.messages.items()
         }
         try:
-            db.remove_rows(taken.beside)
+            if taken.beside:
+                db.remove_rows(taken.beside)
             after = db.remove_messages(messages, taken.said)
         except (Changed, NotFound) as error:
             for session_id, (_, expected) in messages.items():

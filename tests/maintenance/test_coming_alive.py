@@ -275,7 +275,7 @@ def test_what_was_put_back_meanwhile_is_not_put_back_once_more(long: Changing) -
     batch = long.ledger.add_batch("restore").id
     undoing.part(batch, step, {"root"})
     with pytest.raises(Changed, match="somebody else"):
-        undoing.undo(batch, step, None)
+        undoing.undo(batch, step, None, undoing.contents(step, None))
     assert undoing.part(batch, step, {"root"}) is None
 
 

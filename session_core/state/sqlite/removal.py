@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import itemgetter
 from typing import Any
 
 from session_core import driver
@@ -20,7 +19,6 @@ from session_core.state.sqlite import (
     images,
     index,
     merging,
-    referring,
     routes,
     sessions,
     stored,
@@ -32,10 +30,18 @@ from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.images import MESSAGES, SESSIONS
 from session_core.state.sqlite.store import Store
 from session_core.state.sqlite.stored import Row, Shape
+from session_core.state.sqlite.unchanged import (
+    changed,
+    check_all_imaged,
+    check_nothing_refers,
+    check_unchanged,
+    key_of,
+    known_by_id,
+    require_shape,
+    values_of,
+)
 
 SQL = blocks.load("images")
-
-_PAGE = 500
 
 _Known = tuple[str, dict[str, Any]]
 """A row by its table and what it is known by."""
@@ -65,13 +71,13 @@ class Removal(Store):
         def step(handle: Handle) -> dict[str, Revision]:
             for image in as_they_were:
                 if handle.changed or image.at is None or image.at is not handle.moment:
-                    _check_unchanged(handle, image)
+                    check_unchanged(handle, image)
             after = {
                 session_id: _without(handle, session_id, ids, expected)
                 for session_id, (ids, expected) in wanted.items()
             }
             gone = [one for ids, _ in wanted.values() for one in ids]
-            _check_nothing_refers(handle, as_they_were or [_known_by_id(gone)])
+            check_nothing_refers(handle, as_they_were or [known_by_id(gone)])
             with _rules(handle), triggers.keeping(handle, wanted), merging.seldom(handle):
                 _delete_messages(handle, gone)
             handle.cache |= {("revision", each): revision for each, revision in after.items()}
@@ -90,8 +96,8 @@ class Removal(Store):
 
         def step(handle: Handle) -> None:
             for image in rest:
-                _check_unchanged(handle, image)
-            _check_all_imaged(handle, rest)
+                check_unchanged(handle, image)
+            check_all_imaged(handle, rest)
             with _rules(handle):
                 _remove(handle, rest)
 
@@ -121,7 +127,7 @@ class Removal(Store):
                 images.require_columns(shape, given)
             found = stored.at(handle, shape, key)
             if len(found) != 1 or not _has(shape, found[0], before):
-                raise _changed(f"a row of {table}")
+                raise changed(f"a row of {table}")
             if after:
                 _touch(handle, Images(table, shape.columns, tuple(found)))
                 with _rules(handle):
@@ -145,11 +151,11 @@ def _change(
 def _without(handle: Handle, session_id: str, ids: Collection[int], expected: Revision) -> Revision:
     """Return what the revision is without these messages, which must all be there."""
     if sessions.revision(handle, session_id) != expected:
-        raise _changed(f"session {session_id}")
+        raise changed(f"session {session_id}")
     given = {"ids": json.dumps(list(ids)), "session": session_id}
     count, live, compacted = handle.values(handle.sql(SQL["count_flags"]), given)[0]
     if count < len(ids):
-        raise _changed(f"session {session_id}")
+        raise changed(f"session {session_id}")
     after = expected._replace(live=expected.live - live, compacted=expected.compacted - compacted)
     if expected.last_id in ids:
         last = handle.value(SQL["get_last_without"], given)
@@ -159,7 +165,7 @@ def _without(handle: Handle, session_id: str, ids: Collection[int], expected: Re
 
 def _delete_messages(handle: Handle, ids: Sequence[int]) -> None:
     if delete_messages(handle, ids) < len(ids):
-        raise _changed("a message that is to be deleted")
+        raise changed("a message that is to be deleted")
 
 
 def _checked(
@@ -174,59 +180,23 @@ def _checked(
     }
 
 
-def _check_unchanged(handle: Handle, image: Images) -> None:
-    shape = _require(handle, image)
-    if image.table == MESSAGES:
-        place = shape.columns.index("id")
-        for page in _pages(sorted(image.rows, key=itemgetter(place))):
-            found = images.messages(handle, shape, [row[place] for row in page])
-            if len(found) != len(page) or not all(map(stored.same, found, page)):
-                raise _changed("a message")
-        return
-    for row in image.rows:
-        found = stored.at(handle, shape, _key(shape, row))
-        if len(found) != image.rows.count(row) or not stored.same(found[0], row):
-            raise _changed(f"a row of {image.table}")
-
-
-def _check_all_imaged(handle: Handle, given: Sequence[Images]) -> None:
-    """Make sure that nothing else goes with the rows of sessions, as some tables have it."""
-    sessions_of = [image for image in given if image.table == SESSIONS]
-    known = {(image.table, tuple(row)) for image in given for row in image.rows if sessions_of}
-    gone = [each for image in sessions_of for each in _values(image, "id")]
-    if gone and not known.issuperset(images.of_sessions(handle, gone)):
-        raise _changed("what belongs to a session")
-    if referring.to(handle, given):
-        raise _changed("what refers to a row")
-
-
-def _check_nothing_refers(handle: Handle, given: Sequence[Images]) -> None:
-    """Make sure that nothing else goes with messages, or is emptied, as some tables have it."""
-    if referring.to(handle, given):
-        raise _changed("what refers to a message")
-
-
-def _known_by_id(ids: Sequence[int]) -> Images:
-    return Images(MESSAGES, ("id",), tuple((each,) for each in ids))
-
-
 def _remove(handle: Handle, given: Sequence[Images]) -> None:
     """Delete rows, those that others refer to after these: sessions, and before them messages."""
     rest: list[_Known] = []
     for image in given:
         _touch(handle, image)
-        shape = _require(handle, image)
+        shape = require_shape(handle, image)
         if image.table != MESSAGES:
-            rest += [(image.table, _key(shape, row)) for row in image.rows]
+            rest += [(image.table, key_of(shape, row)) for row in image.rows]
     left = _delete(handle, [one for one in rest if one[0] != SESSIONS])
     for image in given:
         if image.table == MESSAGES:
             place = image.columns.index("id")
-            with triggers.keeping(handle, _values(image, "session_id")):
+            with triggers.keeping(handle, values_of(image, "session_id")):
                 _delete_messages(handle, [row[place] for row in image.rows])
     left = _delete(handle, [*left, *(one for one in rest if one[0] == SESSIONS)])
     if left:
-        raise _changed(f"what belongs to a row of {left[0][0]}")
+        raise changed(f"what belongs to a row of {left[0][0]}")
 
 
 def _delete(handle: Handle, rest: list[_Known]) -> list[_Known]:
@@ -242,7 +212,7 @@ def _is_deleted(handle: Handle, table: str, key: Mapping[str, Any]) -> bool:
     """Delete a row; say whether nothing refers to it any more."""
     try:
         if not stored.delete(handle, table, key) and _is_there(handle, table, key):
-            raise _changed(f"a row of {table} that is to be deleted")
+            raise changed(f"a row of {table} that is to be deleted")
     except driver.library().IntegrityError as error:
         if "FOREIGN KEY" not in str(error):
             raise
@@ -269,42 +239,15 @@ def _rules(handle: Handle) -> Iterator[None]:
 def _touch(handle: Handle, image: Images) -> None:
     """Forget what was counted of the sessions whose rows or messages these are."""
     if image.table == SESSIONS:
-        for session_id in _values(image, "id"):
+        for session_id in values_of(image, "id"):
             handle.uncount(session_id)
     elif image.table == MESSAGES:
-        for session_id in _values(image, "session_id"):
+        for session_id in values_of(image, "session_id"):
             handle.touched(session_id)
     elif image.table == routes.TABLE:
         routes.changed(handle)
 
 
-def _values(image: Images, column: str) -> list[Any]:
-    place = image.columns.index(column)
-    return list(dict.fromkeys(row[place] for row in image.rows))
-
-
-def _key(shape: Shape, row: Row) -> dict[str, Any]:
-    """Return what a row is known by: its key, and all of it where that is not of one row alone."""
-    key = dict(zip(shape.key, shape.key_of(row), strict=True))
-    return dict(zip(shape.columns, row, strict=True)) if None in key.values() else key
-
-
-def _require(handle: Handle, image: Images) -> Shape:
-    """Return what the table of an image looks like, which has to be as it was."""
-    shape = stored.shape(handle, image.table)
-    if shape is None or shape.columns != image.columns:
-        raise _changed(f"the table {image.table}")
-    return shape
-
-
 def _has(shape: Shape, row: Row, values: Mapping[str, Any]) -> bool:
     found = [row[shape.columns.index(name)] for name in values]
     return stored.same(found, list(values.values()))
-
-
-def _pages(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    return (rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE))
-
-
-def _changed(what: str) -> Changed:
-    return Changed(f"{what} was changed since; plan again")
