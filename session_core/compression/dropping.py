@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from session_core.compression.past import Past
+from session_core.compression.past import Past, beside
 from session_core.compression.records import Undone
 from session_core.compression.routes import Led, Routes
 from session_core.compression.work import fingerprint, goal_key
 from session_core.errors import Changed
 from session_core.ledger.records import Kept
 from session_core.state.contract import StateDatabase
+
+_ALL = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ def kept(doomed: Doomed, past: Past, db: StateDatabase) -> Iterator[Kept]:
         for table, rows in db.belongings(each).items():
             for row in rows:
                 yield Kept(table, row)
+        yield from beside(db, [*db.session_images(each), db.message_images(each, None, _ALL)[0]])
         for row in db.routing_rows(each):
             yield Kept("gateway_routing", row)
         goal = db.get_meta(goal_key(each))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from session_core.compression.work import Done
 from session_core.errors import Conflict, InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept
-from session_core.models import MessageRow
+from session_core.models import Images, MessageRow
 from session_core.state.contract import StateDatabase
 
 
@@ -76,6 +76,14 @@ def kept_in_place(past: Past, db: StateDatabase) -> Iterator[Kept]:
     yield Kept("session", db.get_session(past.old))
     for each in past.done.made:
         yield Kept("message", db.get_message(each))
+    known = tuple((each, past.old) for each in past.done.made)
+    yield from beside(db, [Images("messages", ("id", "session_id"), known)])
+
+
+def beside(db: StateDatabase, images: Iterable[Images]) -> Iterator[Kept]:
+    """Yield the rows of other tables that go with these, or are emptied, as some tables have it."""
+    for image in db.referring_images(each for each in images if not each.shared):
+        yield Kept("beside", image.pack())
 
 
 def revive(past: Past, db: StateDatabase) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from session_core import (
 )
 from session_core.ledger.records import Kept
 from tests.compression.homes import CHAT, LAST, Chat, short
+from tests.homes import connect
 
 
 def test_a_continuation_that_has_gone_on_is_a_plan_that_says_what_it_drops(chat: Chat) -> None:
@@ -45,6 +46,21 @@ def test_what_an_undo_drops_is_in_the_trash(chat: Chat) -> None:
     chat.compressor().apply_undo(planned.plan)
     texts = [each.value["content"] for each in trash(chat) if each.what == "message"]
     assert texts[-1] == "not to be lost"
+
+
+def test_what_refers_to_what_an_undo_drops_is_in_the_trash_too(chat: Chat) -> None:
+    done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
+    chat.say("mind this")
+    with connect(chat.db.path) as connection:
+        connection.execute(
+            "CREATE TABLE reactions (sign TEXT, "
+            "message INTEGER REFERENCES messages(id) ON DELETE CASCADE)"
+        )
+        connection.execute("INSERT INTO reactions SELECT '+1', max(id) FROM messages")
+    planned = chat.compressor().undo(done.batch)
+    assert isinstance(planned, UndoPlanned)
+    chat.compressor().apply_undo(planned.plan)
+    assert ["+1" in str(each.value) for each in trash(chat) if each.what == "beside"] == [True]
 
 
 def test_an_undo_that_was_planned_sees_what_is_said_later(chat: Chat) -> None:
