@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
 from mcp.types import CallToolResult
 from pydantic import ValidationError
 
@@ -15,10 +14,9 @@ from mcp_serve import answers, cursors, plans
 from mcp_serve.consent import Answer
 from mcp_serve.cursors import Asked
 from mcp_serve.served import Served
+from mcp_serve.threads import in_thread
 from mcp_serve.tools.spec import Spec
 from mcp_serve.work import Work
-
-_THREADS = 8
 
 
 class Caller:
@@ -26,7 +24,6 @@ class Caller:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._threads: CapacityLimiter | None = None
 
     async def apply(
         self, spec: Spec, answer: Answer, given: Mapping[str, Any], work: Work
@@ -36,12 +33,12 @@ class Caller:
         if plan is None or answer == "agreed":
             return await self.change(spec, given, work)
         home = self._served.home(given.get("profile"))
-        return answers.both(await self._in_thread(partial(plans.not_applied, home, plan, answer)))
+        return answers.both(await in_thread(plans.not_applied, home, plan, answer))
 
     async def change(self, spec: Spec, given: Mapping[str, Any], work: Work) -> CallToolResult:
         """Call a tool that changes something, and return its result."""
         run = partial(self._opened(spec, given), work)
-        return answers.both(await work.run(run, self._limiter()))
+        return answers.both(await work.run(run))
 
     async def call(self, spec: Spec, given: Mapping[str, Any]) -> CallToolResult:
         """Call a tool with validated arguments and return its result."""
@@ -53,7 +50,7 @@ class Caller:
         if inspect.iscoroutinefunction(spec.run):
             found = await run()
         else:
-            found = await self._in_thread(run)
+            found = await in_thread(run)
         answer: dict[str, Any] = found
         return answer
 
@@ -61,13 +58,6 @@ class Caller:
         """Return what is called, with its home and its arguments."""
         arguments, asked = opened(spec, given, self._served)
         return partial(spec.run, self._served.home(arguments.profile), arguments, asked)
-
-    async def _in_thread(self, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        return await to_thread.run_sync(run, limiter=self._limiter())
-
-    def _limiter(self) -> CapacityLimiter:
-        self._threads = self._threads or CapacityLimiter(_THREADS)
-        return self._threads
 
 
 def opened(spec: Spec, given: Mapping[str, Any], served: Served) -> tuple[Any, Asked]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from anyio import to_thread
 from mcp.types import Completion
 
 from mcp_serve import rows
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
+from mcp_serve.threads import in_thread
 from session_core import SessionError, SessionFilter
 
 _MOST = 100
@@ -28,7 +28,7 @@ class Completions:
         find = _BY_ARGUMENT.get(argument)
         if find is None:
             return Completion(values=[])
-        return await to_thread.run_sync(self._found, find, typed)
+        return await in_thread(self._found, find, typed)
 
     def _found(self, find: Callable[[Home, str], Iterator[str]], typed: str) -> Completion:
         found: list[str] = []

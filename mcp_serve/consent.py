@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
-from anyio import to_thread
 from mcp.server.mcpserver import Context, Elicit
 from mcp.types import ClientCapabilities
 from pydantic import BaseModel, Field
@@ -17,6 +16,7 @@ from pydantic import BaseModel, Field
 from mcp_serve import plans, rows
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
+from mcp_serve.threads import in_thread
 from mcp_serve.tools.spec import Spec
 from session_core import Preview
 
@@ -48,7 +48,7 @@ def asking(served: Served, spec: Spec) -> Callable[..., Awaitable[Consent | Elic
         if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
             return Consent()
         home = served.home(profile)
-        question = await to_thread.run_sync(_question, home, spec, plan, summary)
+        question = await in_thread(_question, home, spec, plan, summary)
         return Consent() if question is None else Elicit(question, Consent)
 
     return ask_of_summary if "summary" in spec.beside_plan else ask

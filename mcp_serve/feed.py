@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio import to_thread
 
 from mcp_serve import rows
 from mcp_serve.answers import said
 from mcp_serve.differences import Seen, differences
 from mcp_serve.quoting import shorten
+from mcp_serve.threads import LOOKS, in_thread
 from mcp_serve.times import iso
 from session_core import Busy, Event, NotFound, SessionSummary, plain_text
 
@@ -94,7 +94,7 @@ class Feed:
         async with self._turn:
             while self.commits == commits:
                 await anyio.sleep(_POLL_S)
-                await to_thread.run_sync(self._notice)
+                await in_thread(self._notice, of=LOOKS)
 
     def begin(self, session: str | None) -> Place:
         """Return the place of now."""

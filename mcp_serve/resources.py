@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from anyio import to_thread
 from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
@@ -21,6 +20,7 @@ from mcp_serve.feed import Place
 from mcp_serve.homes import Home
 from mcp_serve.quoting import plain
 from mcp_serve.served import Served
+from mcp_serve.threads import LOOKS, in_thread
 from mcp_serve.tools import reading, routes, stats
 from mcp_serve.tools.spec import Spec
 from session_core import InvalidInput, NotFound, SessionError, SessionSummary
@@ -72,7 +72,7 @@ class Resources:
             MCPError: the cursor is none of ours.
         """
         try:
-            listed, following = await to_thread.run_sync(self._page, cursor)
+            listed, following = await in_thread(self._page, cursor)
         except InvalidInput as error:
             raise MCPError(INVALID_PARAMS, wrong.explain(error) or "invalid cursor") from error
         return ListResourcesResult(resources=listed, next_cursor=following)
@@ -124,7 +124,7 @@ class Resources:
 
     async def changes(self) -> tuple[list[str], bool]:
         """Return the addresses of what has changed since it was asked, and whether lists have."""
-        return await to_thread.run_sync(self._changes)
+        return await in_thread(self._changes, of=LOOKS)
 
     def _changes(self) -> tuple[list[str], bool]:
         touched: list[str] = []
@@ -154,7 +154,7 @@ class Resources:
     async def _messages(self, session_id: str, cursor: str = "", profile: str = "") -> str:
         given = {"session": session_id, "cursor": cursor or None, "profile": profile or None}
         if not (cursor or profile):
-            holder = await to_thread.run_sync(self._holder, session_id)
+            holder = await in_thread(self._holder, session_id)
             given["profile"] = None if holder is None else holder.profile
         return await self._answer(reading.SPEC, given)
 
@@ -195,7 +195,7 @@ class Resources:
             raise min(failed, key=lambda error: isinstance(error, NotFound))
 
         try:
-            return await to_thread.run_sync(look)
+            return await in_thread(look)
         except Exception as error:
             raise _refusal(error) from error
 

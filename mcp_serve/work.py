@@ -13,8 +13,10 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 import anyio
-from anyio import CapacityLimiter, from_thread, to_thread
+from anyio import from_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from mcp_serve.threads import in_thread
 
 T = TypeVar("T")
 
@@ -41,7 +43,7 @@ class Work:
         """Whether it is to end."""
         return self._cancelled.is_set()
 
-    async def run(self, change: Callable[[], T], limiter: CapacityLimiter) -> T:
+    async def run(self, change: Callable[[], T]) -> T:
         """Run it in a thread, to its end or to where it ends since the call was cancelled."""
         outcome: Future[T] = Future()
 
@@ -56,7 +58,7 @@ class Work:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._tell_on, told)
                 with self._send:
-                    await to_thread.run_sync(work, limiter=limiter)
+                    await in_thread(work)
         return outcome.result()
 
     async def _tell_on(self, told: MemoryObjectReceiveStream[tuple[int, int]]) -> None:

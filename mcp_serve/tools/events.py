@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import anyio
-from anyio import to_thread
 from pydantic import Field, NonNegativeInt
 
 from mcp_serve import arguments as given_as
@@ -13,6 +12,7 @@ from mcp_serve import budget, naming, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.feed import Heard, Place
 from mcp_serve.homes import Home
+from mcp_serve.threads import LOOKS, in_thread
 from mcp_serve.tools.spec import Spec
 
 
@@ -34,14 +34,14 @@ async def wait(home: Home, given: EventsArguments, asked: Asked) -> dict[str, An
         session = None if given.session is None else naming.find(home, given.session).id
         return home.feed.begin(session)
 
-    place = Place.unpack(asked.place) if asked.place else await to_thread.run_sync(begin)
+    place = Place.unpack(asked.place) if asked.place else await in_thread(begin, of=LOOKS)
     until = anyio.current_time() + given.timeout_s
     while True:
         commits = home.feed.commits
-        heard = await to_thread.run_sync(home.feed.since, place, given.limit)
+        heard = await in_thread(home.feed.since, place, given.limit, of=LOOKS)
         over = anyio.current_time() >= until
         if heard.events or heard.gap or over:
-            return await to_thread.run_sync(_fitting, home, given.limit, asked, place, heard)
+            return await in_thread(_fitting, home, given.limit, asked, place, heard, of=LOOKS)
         place = heard.place
         with anyio.CancelScope(deadline=until):
             await home.feed.beyond(commits)

@@ -6,15 +6,33 @@ import json
 
 import anyio
 import pytest
+from anyio import to_thread
+from mcp.types import PromptReference
 
 from mcp_serve import http, server
 from mcp_serve.door import Door
+from mcp_serve.feed import Feed
 from mcp_serve.served import Options, Served
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio
 
 WAITERS = 50
+MANY = 400
+
+
+@pytest.fixture(name="served_looks")
+def _served_looks(monkeypatch):
+    """The looks of those who wait at what has happened, as they come."""
+    looks = []
+    plain = Feed.since
+
+    def counted(*given):
+        looks.append(given)
+        return plain(*given)
+
+    monkeypatch.setattr(Feed, "since", counted)
+    return looks
 
 
 async def test_one_looks_for_all(db, call, monkeypatch):
@@ -33,6 +51,21 @@ async def test_one_looks_for_all(db, call, monkeypatch):
             tasks.start_soon(lambda: call("events_wait", cursor=cursor, timeout_s=2))
     # Each looks when it begins and when it ends, and once in between at most.
     assert len(looks) < 10 * WAITERS
+
+
+async def test_nobody_looks_again_before_somebody_commits_however_many_wait(
+    db, call, client, served_looks
+):
+    db.create_session("s1", "cli")
+    await call("sessions_list")
+    async with anyio.create_task_group() as tasks:
+        for _ in range(MANY):
+            tasks.start_soon(client.call_tool, "events_wait", {"timeout_s": 50})
+        await until(lambda: len(served_looks) >= MANY)
+        for _ in range(3):  # and nobody is woken meanwhile
+            await call("events_wait", timeout_s=0.2)
+        tasks.cancel_scope.cancel()
+    assert len(served_looks) < 2 * MANY
 
 
 async def test_all_of_them_hear_of_a_commit(db, call):
@@ -67,6 +100,28 @@ async def test_when_the_one_who_looks_is_done_another_looks(db, call):
             tasks.start_soon(wait)
             db.append_message("s1", "user", "news")
     assert [each["events"][0]["text"] for each in heard] == ["news"] * 2
+
+
+async def test_nothing_takes_the_threads_in_which_the_transport_reads_and_writes(db, call, client):
+    db.append_message("s1", "user", "hello", create={"source": "cli"})
+    started = (await call("events_wait", timeout_s=0))["cursor"]
+    threads = to_thread.current_default_thread_limiter()
+    taken = [object() for _ in range(int(threads.available_tokens))]
+    for each in taken:
+        await threads.acquire_on_behalf_of(each)
+    try:
+        with anyio.fail_after(30):
+            await call("sessions_list")
+            await call("events_wait", timeout_s=0.1)
+            assert (await call("events_wait", cursor=started, timeout_s=0))["cursor"]
+            await client.list_resources()
+            prompt = PromptReference(type="ref/prompt", name="catch_up")
+            await client.complete(prompt, {"name": "session", "value": "s"})
+            edited = await call("sessions_edit", session="s1", title="greeting")
+            await call("sessions_restore", batch=edited["batch"])
+    finally:
+        for each in taken:
+            threads.release_on_behalf_of(each)
 
 
 class Visit:

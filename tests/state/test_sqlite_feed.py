@@ -102,6 +102,15 @@ def test_a_commit_of_another_process_is_heard(
             cursor = found.cursor
 
 
+def test_who_looks_again_gets_the_cursor_back_however_many_look(db: SessionDB) -> None:
+    for _ in range(2):
+        cursors = [db.changes(db.changes().cursor).cursor for _ in range(400)]
+        assert len(set(cursors)) == 400
+        assert [db.changes(cursor).cursor for cursor in cursors] == cursors
+        db.append_message("s", "user", "hello")
+        assert len({db.changes(cursor).events[0].message_id for cursor in cursors}) == 1
+
+
 def test_waiting_keeps_no_writer_out(
     db: SessionDB, path: Path, commit: Callable[[str], float]
 ) -> None:

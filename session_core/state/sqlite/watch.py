@@ -8,7 +8,6 @@ cursor that is not known is looked at.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from pathlib import Path
 
 from session_core import driver
@@ -19,7 +18,8 @@ from session_core.state.sqlite.opening import identity, open_reader, size
 State = tuple[int, ...]
 """Which file it is and how often it was changed; comparable as long as the watch is open."""
 
-_REMEMBERED = 256
+_REMEMBERED = 20_000
+"""So many cursors are known at once: where one is forgotten, who holds it looks in vain."""
 
 BUSY: State = (-1,)
 """A writer keeps everybody out just now, so that nobody can tell."""
@@ -31,7 +31,8 @@ class Watch:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._seen: OrderedDict[str, State] = OrderedDict()
+        self._seen: set[str] = set()
+        self._seen_at: State = BUSY
         self._handle: Handle | None = None
         self._file: State = ()
         self._closed = False
@@ -54,15 +55,15 @@ class Watch:
     def note(self, cursor: str, state: State) -> None:
         """Remember that at a state there was nothing new to the holder of a cursor."""
         with self._lock:
-            self._seen[cursor] = state
-            self._seen.move_to_end(cursor)
-            while len(self._seen) > _REMEMBERED:
-                self._seen.popitem(last=False)
+            if state != self._seen_at or len(self._seen) >= _REMEMBERED:
+                self._seen_at, self._seen = state, set()
+            self._seen.add(cursor)
 
     def has_seen(self, cursor: str, state: State) -> bool:
         """Whether nobody has committed since there was nothing new to this cursor."""
         with self._lock:
-            return state != BUSY and self._seen.get(cursor) == state
+            known = state != BUSY and state == self._seen_at
+            return known and cursor in self._seen
 
     def close(self) -> None:
         """Close the connection; those who wait see no further change."""
