@@ -1,48 +1,39 @@
-"""`mcp-sessions demo`: builds a sample home, lists, reads and searches it, and times each step.
+"""`mcp-sessions demo`: builds a sample home, and asks a server of it what a client would ask.
 
-The home is one of our own in a temporary folder; no real home is touched.
+All of it is in a temporary folder, what is kept about the home too; no real home is touched.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import os
+import secrets
+import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
-from mcp_serve.cli import sample
+from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.driver import choose_driver
-from mcp_serve.cli.screen import Screen, ago
-from session_core import (
-    Driver,
-    MessageRow,
-    SearchResult,
-    SessionDB,
-    SessionSummary,
-    find_home,
-)
+from mcp_serve.cli.sample_home import SampleHome, sample_home
+from mcp_serve.cli.screen import DIM, Screen, milliseconds
+from session_core import find_home
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from mcp import Client
 
-_NEWEST = 7
-_PAGE = 50
-_SHOWN = 4
+EXAMPLES = """\
+examples:
+  mcp-sessions demo           see what a client asks, and what it is answered
+  mcp-sessions demo --keep    and keep the sample home, to look around in it
+  mcp-sessions demo --serve   serve a sample home, to connect your client to it
+"""
 
-_QUERIES = (
-    ("a plain question", "what did we decide about the orders schema?"),
-    ("an exact identifier", "orders_sync.flush_batch"),
-    ("an error code", "ERR_POOL_4711"),
-    ("two characters", "予算"),
-    ("a word that was summarised away", "pager"),
-    ("text beside a picture", "screenshot"),
-    ("a word in an earlier part", "Alfama"),
-)
+_LISTENING = "listening on "
+_LAST_WORDS_S = 5
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,105 +41,114 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep", action="store_true", help="leave the sample home there and print its path"
     )
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="serve it, over HTTP at a terminal, on standard input to a client that starts this",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show it all; return the exit code."""
-    driver = choose_driver()
-    clock, screen = sample.Clock(), Screen(sys.stdout)
-    with _folder(keep=options.keep) as folder, SessionDB(folder / "state.db", clock=clock) as db:
-        Demo(db, screen, clock).show(driver)
+    """Show it all, or serve it; return the exit code."""
+    # On standard output a client is talked to.
+    screen = Screen(sys.stderr if options.serve else sys.stdout)
+    choose_driver()
+    with sample_home(keep=options.keep) as home:
+        code = _serve(home, screen) if options.serve else _show(home, screen)
         if options.keep:
-            screen.line()
-            screen.whole(f"The sample home stays in {folder}")
-    return 0
+            _say_where(home, screen)
+    if not options.serve:
+        screen.line()
+        screen.block("", "Next, tell your client of it; this lists the clients that are here:")
+        screen.line("  mcp-sessions install")
+    return code
+
+
+def _show(home: SampleHome, screen: Screen) -> int:
+    """Build it, then start its server as a client does, and walk through it."""
+    import anyio  # noqa: PLC0415 -- the SDK and what it needs; serving does without
+    from mcp import StdioServerParameters  # noqa: PLC0415
+
+    from mcp_serve.cli.talk import talk  # noqa: PLC0415
+    from mcp_serve.cli.tour import Tour  # noqa: PLC0415
+
+    _preface(screen)
+    began = time.perf_counter()
+    built = home.build()
+    screen.heading("A sample home", milliseconds(time.perf_counter() - began))
+    screen.block("", f"Everyday talk, tools and other scripts: {built}.")
+    began = time.perf_counter()
+
+    async def walk(client: Client) -> None:
+        took = milliseconds(time.perf_counter() - began)
+        screen.heading("Its server, started as a client does it", took)
+        screen.block("", " ".join(["mcp-sessions", *home.serving]), style=DIM)
+        tools = (await client.list_tools()).tools
+        screen.line(f"MCP {client.protocol_version}, {len(tools)} tools.")
+        await Tour(client, screen).walk()
+
+    program, *rest = home.command
+    # In a folder of its own no file of the person's can be taken for a module.
+    started = StdioServerParameters(command=program, args=rest, env=home.env, cwd=home.folder)
+    anyio.run(partial(talk, started, walk))
+    return DONE
+
+
+def _preface(screen: Screen) -> None:
+    driver, real = choose_driver(), find_home()
+    fixed = "" if driver.fixed else "; older than 3.51.3, which mended a rare WAL race"
+    screen.block("SQLite      ", f"{driver.name} {driver.version}{fixed}")
+    screen.block("Real home   ", f"{real.path} ({real.found_by}; the demo leaves it alone)")
+
+
+def _serve(home: SampleHome, screen: Screen) -> int:
+    """Serve it until the client that has started this, or the person, has enough."""
+    home.build()
+    person, token = sys.stdin.isatty(), secrets.token_urlsafe(24)
+    process = subprocess.Popen(  # noqa: S603 -- ourselves
+        [*home.command, *(["--http", "--port", "0"] if person else [])],
+        env=os.environ | home.env | {"MCP_SESSIONS_TOKEN": token},
+        cwd=home.folder,
+        stderr=subprocess.PIPE if person else None,
+        encoding="utf-8",
+    )
+    with suppress(KeyboardInterrupt), _ended(process):
+        for line in process.stderr or ():
+            if line.startswith(_LISTENING):
+                _introduce(screen, line.removeprefix(_LISTENING).strip(), token)
+            else:
+                sys.stderr.write(line)
+        return process.wait()
+    return DONE
 
 
 @contextmanager
-def _folder(*, keep: bool) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="mcp-sessions-demo-"))
+def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
     try:
-        yield folder
+        yield
     finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        process.terminate()
+        try:
+            process.wait(_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-class Demo:
-    """The tour through one home."""
-
-    def __init__(self, db: SessionDB, screen: Screen, clock: sample.Clock) -> None:
-        self._db = db
-        self._screen = screen
-        self._clock = clock
-
-    def show(self, driver: Driver) -> None:
-        """Build, list, read and search."""
-        self._preface(driver)
-        self._build()
-        self._list()
-        self._read()
-        self._search()
-
-    def _preface(self, driver: Driver) -> None:
-        fixed = "" if driver.fixed else "; older than 3.51.3, which mended a rare WAL race"
-        real = find_home()
-        self._screen.line(f"SQLite      {driver.name} {driver.version}{fixed}")
-        self._screen.line(f"Real home   {real.path}")
-        self._screen.line(f"            ({real.found_by}; the demo leaves it alone)")
-
-    def _build(self) -> None:
-        _, took_ms = _timed(lambda: sample.build(self._db, self._clock))
-        count, size = self._db.message_count(), self._db.sizes().db
-        self._screen.heading("A sample home", _ms(took_ms))
-        self._screen.line(
-            f"{count:,} messages of everyday talk, tools and other scripts; {size / 1e6:.1f} MB"
-        )
-
-    def _list(self) -> None:
-        page, took_ms = _timed(lambda: self._db.list_sessions(limit=_NEWEST))
-        self._screen.heading("Newest conversations", _ms(took_ms))
-        for summary in page.items:
-            self._screen.line(self._one_line(summary))
-
-    def _one_line(self, summary: SessionSummary) -> str:
-        when = ago(self._clock() - summary.last_active_at)
-        title = summary.title or summary.preview or "(nothing in it)"
-        return f"{when:>7}  {summary.source:<9} {summary.messages:>4}  {title}"
-
-    def _read(self) -> None:
-        window, took_ms = _timed(lambda: self._db.read_window(sample.LONG, limit=_PAGE))
-        rows = window.messages
-        self._screen.heading(f"The newest {len(rows)} messages of one session", _ms(took_ms))
-        self._screen.dim(f"The last {_SHOWN} of them:")
-        for row in rows[-_SHOWN:]:
-            self._screen.block(f"{row['role']:<10}", _text(row), lines=2)
-
-    def _search(self) -> None:
-        self._screen.heading("Search")
-        for kind, query in _QUERIES:
-            found, took_ms = _timed(partial(self._db.search, query, limit=5))
-            self._screen.sides(f"{query}  ({kind})", _ms(took_ms))
-            self._hit(found)
-
-    def _hit(self, found: SearchResult) -> None:
-        if not found.hits:
-            self._screen.line("   nothing found")
-            return
-        best = found.hits[0]
-        self._screen.block("   ", f"{best.title or best.session_id}: {best.snippet}", lines=2)
+def _introduce(screen: Screen, address: str, token: str) -> None:
+    screen.block("", "A sample home is served until Ctrl-C. To connect a client, for example:")
+    screen.whole(f"  claude mcp add --transport http demo {address} \\")
+    screen.whole(f'    --header "Authorization: Bearer {token}"')
+    screen.block("", "Or let a client start it, whatever it is:")
+    screen.line("  mcp-sessions demo --serve")
 
 
-def _timed(call: Callable[[], T]) -> tuple[T, float]:
-    began = time.perf_counter()
-    result = call()
-    return result, (time.perf_counter() - began) * 1000
-
-
-def _text(row: MessageRow) -> str:
-    content = row["content"]
-    return content if isinstance(content, str) else str(content)
-
-
-def _ms(value: float) -> str:
-    return f"{value:,.1f} ms"
+def _say_where(home: SampleHome, screen: Screen) -> None:
+    screen.line()
+    screen.whole(f"The sample home stays in {home.path}")
+    screen.line("To look around in it:")
+    setting = "set {}" if sys.platform == "win32" else "export {}"
+    screen.whole("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
+    screen.whole("  " + setting.format(f"MCP_SESSIONS_STATE={home.state}"))
+    screen.line("  mcp-sessions list")
+    screen.line("  mcp-sessions doctor")

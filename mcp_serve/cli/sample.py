@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from session_core import SessionDB
+from session_core import (
+    SessionDB,
+    SessionEntry,
+    SessionSource,
+    SessionStore,
+    build_session_key,
+)
 
 _HOUR_S = 3600.0
 _BULK = 240
 
 LONG = "20261104_091500_5e1f0a"
 """The long session in which an agent works with tools."""
+
+_TIP = "20261103_120000_7c31"
+"""The session that goes on from two that were compressed."""
+
+_CHATS = (("Sam", "5550123", _TIP), ("Sam, the old phone", "5550099", "20260801_181500_0b0e"))
+"""Who is in which session; the second is damaged, since there is no such session."""
 
 _DECISION = (
     "Decided: the schema of the orders table changes in two steps. First add order_items.sku as "
@@ -54,6 +68,17 @@ def build(db: SessionDB, clock: Clock) -> None:
     _with_picture(db, now - 1 * _HOUR_S)
     _ghosts(db, clock, now - 80 * _HOUR_S)
     clock.at = now
+
+
+def route(home: Path, db: SessionDB, clock: Clock) -> None:
+    """Put chats into sessions of a home that was built."""
+    at = datetime.fromtimestamp(clock() - 50 * _HOUR_S)  # noqa: DTZ006 -- as entries have it
+    with SessionStore.open(home, db) as store:
+        for name, chat, session in _CHATS:
+            source = SessionSource(platform="telegram", chat_id=chat)
+            key = build_session_key(source)
+            entry = SessionEntry(key, session, at, at, source, name, platform="telegram")
+            store.save(entry)
 
 
 def _end(db: SessionDB, clock: Clock, key: str, at: float, reason: str) -> None:

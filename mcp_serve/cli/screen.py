@@ -1,13 +1,16 @@
-"""Plain text for a terminal of 80 columns, in any script; bold and dim only where it is one."""
+"""Plain text that fits a terminal, in any script; bold, dim and colours only where it is one."""
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from typing import TextIO
 
 WIDTH = 80
+"""How wide a page is that goes into a file or a pipe."""
 
-_BOLD, _DIM = "1", "2"
+BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
+_LEAST = 8
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -16,11 +19,12 @@ class Screen:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._styled = stream.isatty()
+        self._styled = stream.isatty() and not os.environ.get("NO_COLOR")
+        self.width = _width_of(stream)
 
     def line(self, text: str = "") -> None:
         """Write one line, cut where it would not fit."""
-        self._write(fit(text, WIDTH).rstrip())
+        self._write(fit(text, self.width).rstrip())
 
     def whole(self, text: str) -> None:
         """Write one line, however long: a path must not be cut."""
@@ -28,36 +32,47 @@ class Screen:
 
     def dim(self, text: str) -> None:
         """Write one line of less weight."""
-        self._write(self._style(_DIM, fit(text, WIDTH)))
+        self._write(self._style(DIM, fit(text, self.width)))
 
     def heading(self, text: str, right: str = "") -> None:
         """Begin a part: an empty line, a bold title, something at the right margin."""
         self.line()
-        self.sides(text, right, style=_BOLD)
+        self.sides(text, right, style=BOLD)
 
     def sides(self, left: str, right: str, *, style: str = "") -> None:
-        """Write a text at the left and one at the right margin."""
-        left = fit(left, WIDTH - len(right) - 2)
-        gap = " " * (WIDTH - columns(left) - len(right))
-        self._write((self._style(style, left) + gap + self._style(_DIM, right)).rstrip())
+        """Write a text at the left, in as many lines as it takes, and one at the right margin."""
+        first = _until_break(left, max(self.width - len(right) - 2, _LEAST))
+        gap = " " * (self.width - columns(first) - len(right))
+        self._write((self._style(style, first) + gap + self._style(DIM, right)).rstrip())
+        rest = left[len(first) :].lstrip()
+        if rest:
+            self.block("  ", rest, style=style)
 
-    def block(self, head: str, text: str, *, lines: int) -> None:
-        """Write a text beside its head, in at most so many lines."""
+    def block(self, head: str, text: str, *, lines: int | None = None, style: str = "") -> None:
+        """Write a text beside its head, in as many lines as it takes, or in at most so many."""
         rest = " ".join(text.split())
-        room = WIDTH - columns(head)
-        for number in range(lines):
-            last = number == lines - 1
-            part = fit(rest, room) if last else _until_break(rest, room)
-            self._write((head if number == 0 else " " * columns(head)) + part)
-            rest = rest[len(part) :].lstrip()
-            if last or not rest:
+        room = max(self.width - columns(head), _LEAST)
+        before = self._style(style, head)
+        while lines != 1:
+            part = _until_break(rest, room)
+            self._write((before + part).rstrip())
+            before, rest = " " * columns(head), rest[len(part) :].lstrip()
+            lines = None if lines is None else lines - 1
+            if not rest:
                 return
+        self._write((before + fit(rest, room)).rstrip())
 
     def _style(self, code: str, text: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self._styled and code and text else text
 
     def _write(self, text: str) -> None:
         self._stream.write(text + "\n")
+
+
+def _width_of(stream: TextIO) -> int:
+    if not stream.isatty():
+        return WIDTH
+    return os.get_terminal_size(stream.fileno()).columns or WIDTH
 
 
 def columns(text: str) -> int:
@@ -80,11 +95,17 @@ def ago(seconds: float) -> str:
     return "now"
 
 
+def milliseconds(seconds: float) -> str:
+    """Return how long something took, as it stands at the right margin."""
+    return f"{seconds * 1000:,.1f} ms"
+
+
 def _until_break(text: str, room: int) -> str:
-    """Return what fits, up to the last space in it where there is one."""
+    """Return what fits, up to the last space where the word behind that fits into a line."""
     head = _head(text, room)
-    space = head.rfind(" ")
-    return head if head == text or space <= room // 2 else head[:space]
+    before, space, _ = head.rpartition(" ")
+    word = text[len(before) + 1 :].partition(" ")[0]
+    return before if head != text and space and columns(word) <= room else head
 
 
 def _head(text: str, room: int) -> str:

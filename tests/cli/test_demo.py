@@ -4,23 +4,63 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
-import sys
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
+import anyio
 import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
-from mcp_serve.cli.screen import WIDTH, ago, columns, fit
+from mcp_serve.cli import sample
+from mcp_serve.cli.screen import WIDTH, ago, fit
+from tests.cli.screens import COMMAND, STYLE, WIDTHS, processes_of, screen, too_wide
+
+
+@pytest.fixture(name="mine")
+def _mine(tmp_path):
+    """An empty folder."""
+    path = tmp_path / "person"
+    path.mkdir()
+    return path
+
+
+def surroundings(folder):
+    """Return an environment in which home and temporary folder are this one."""
+    given = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8"}
+    return given | {"PATH": os.environ["PATH"]}
+
+
+@pytest.fixture(name="env")
+def _env(mine):
+    return surroundings(mine)
+
+
+@pytest.fixture(name="shown", scope="module")
+def _shown(tmp_path_factory):
+    """What the demo says in a pipe, and in which folder, which some tests share."""
+    folder = tmp_path_factory.mktemp("person")
+    done = subprocess.run(
+        [*COMMAND, "demo"],
+        env=surroundings(folder),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout, folder
 
 
 @pytest.fixture(name="run")
-def _run(tmp_path):
+def _run(env):
     """Start the command in a process of its own, with an empty user folder."""
-    env = dict(os.environ, HOME=str(tmp_path), TMPDIR=str(tmp_path), PYTHONIOENCODING="utf-8")
 
     def run(*arguments):
         return subprocess.run(
-            [sys.executable, "-m", "mcp_serve.cli.main", *arguments],
+            [*COMMAND, *arguments],
             env=env,
             capture_output=True,
             encoding="utf-8",
@@ -30,35 +70,118 @@ def _run(tmp_path):
     return run
 
 
-def test_the_demo_lists_reads_and_searches_and_leaves_nothing_behind(run, tmp_path):
-    done = run("demo")
-    assert (done.returncode, done.stderr) == (0, "")
-    for heading in ("A sample home", "Newest conversations", "The newest 50 messages", "Search"):
-        assert heading in done.stdout
-    assert list(tmp_path.glob("mcp-sessions-demo-*")) == []
+def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_behind(
+    shown,
+):
+    said, folder = shown
+    for call in (
+        'sessions_list {"limit": 6}',
+        f'sessions_read {{"session": "{sample.LONG}", "limit": 50}}',
+        'sessions_search {"query": "pager"}',
+        "sessions_stats {}",
+        'sessions_prune {"what": "all"}',
+        'sessions_prune {"plan": "p-',
+        'sessions_restore {"batch": "b-',
+    ):
+        assert re.search(rf"^{re.escape(call)}.* [\d,.]+ ms$", said, re.MULTILINE), call
+    assert "nothing found" not in said
+    assert "Decided: the schema of the orders table" in " ".join(said.split())
+    assert list(folder.iterdir()) == []
+    assert processes_of(str(folder)) == []
 
 
-def test_the_demo_finds_something_for_every_query_it_shows(run):
-    done = run("demo")
-    assert "nothing found" not in done.stdout
-    assert "Decided: the schema of the orders table" in " ".join(done.stdout.split())
+def test_what_the_demo_removes_is_there_again_behind_it(shown):
+    counts = re.findall(r"^(\d+) sessions .*messages$", shown[0], re.MULTILINE)
+    assert len(counts) == 2
+    assert int(counts[0]) < int(counts[1])
 
 
-def test_the_demo_says_which_sqlite_is_used_and_where_a_real_home_would_be(run, tmp_path):
-    done = run("demo")
-    assert re.search(r"^SQLite +(bundled|standard) 3\.\d+", done.stdout, re.MULTILINE)
-    assert re.search(rf"^Real home +{re.escape(str(tmp_path))[:40]}", done.stdout, re.MULTILINE)
+def test_the_demo_finds_the_damage_of_its_home_and_plans_to_mend_it(shown):
+    said = " ".join(shown[0].split())
+    assert "empty sessions -> sessions_prune(what='ghosts')" in said
+    assert "routes to sessions that are not there -> sessions_prune(what='routes')" in said
+    assert "which is not there" in said.partition("A plan of")[2]
 
 
-def test_no_line_of_the_demo_is_wider_than_a_terminal_and_none_is_coloured(run):
-    done = run("demo")
-    assert [line for line in done.stdout.splitlines() if columns(line) > WIDTH] == []
-    assert "\033" not in done.stdout
+def test_the_demo_says_which_sqlite_is_used_and_where_a_real_home_would_be(shown):
+    said, folder = shown
+    assert re.search(r"^SQLite +(bundled|standard) 3\.\d+", said, re.MULTILINE)
+    assert f"Realhome{folder}" in "".join(said.partition("A sample home")[0].split())
 
 
-def test_a_kept_sample_home_stays_where_the_last_line_says(run):
-    last = run("demo", "--keep").stdout.strip().splitlines()[-1]
-    assert Path(last.rsplit(" ", 1)[-1], "state.db").is_file()
+def test_the_demo_ends_with_what_to_type_next(shown):
+    assert shown[0].rstrip().splitlines()[-1] == "  mcp-sessions install"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_demo_fits_a_terminal_and_has_style_there_alone(env, width):
+    with screen(width, env, "demo") as seen:
+        text = seen.end()
+    assert too_wide(text, width) == []
+    assert STYLE.search(text)
+    assert "\x1b" not in STYLE.sub("", text)
+
+
+def test_in_a_pipe_the_demo_has_no_style_and_a_common_width(shown):
+    assert too_wide(shown[0], WIDTH) == []
+    assert "\033" not in shown[0]
+
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(env, mine, told):
+    with screen(80, env, "demo") as seen:
+        seen.until("Where was that said?")
+        seen.process.send_signal(told)
+        seen.end(130)
+    assert list(mine.iterdir()) == []
+    assert processes_of(str(mine)) == []
+
+
+def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(run, env):
+    done = run("demo", "--keep")
+    told = dict(re.findall(r"export (\w+)=(.+)", done.stdout))
+    assert Path(told["MCP_SESSIONS_HOME"], "state.db").is_file()
+    assert list(Path(told["MCP_SESSIONS_STATE"]).iterdir())
+    listed = subprocess.run(
+        [*COMMAND, "list"], env=env | told, capture_output=True, encoding="utf-8", check=True
+    )
+    assert "Schema change for orders" in listed.stdout
+
+
+def test_a_client_that_starts_the_demo_is_served_the_sample_home(env, mine):
+    async def ask():
+        first, *rest = COMMAND
+        started = StdioServerParameters(command=first, args=[*rest, "demo", "--serve"], env=env)
+        async with Client(stdio_client(started), cache=None) as client:
+            answer = await client.call_tool("sessions_list", {"query": "orders"})
+            return [each["title"] for each in answer.structured_content["sessions"]]
+
+    assert anyio.run(ask) == ["Schema change for orders"]
+    assert list(mine.iterdir()) == []
+
+
+def test_a_person_is_served_over_http_until_ctrl_c_and_told_how_to_connect(env, mine):
+    with screen(80, env, "demo", "--serve") as seen:
+        said = seen.until("demo --serve\r\n")
+        address = re.search(r"http://127\.0\.0\.1:\d+/mcp", said)[0]
+        token = re.search(r"Bearer ([\w-]+)", said)[1]
+        allowed = {"Authorization": f"Bearer {token}"}
+        assert asked(address, {}) == 401
+        assert asked(address, allowed) != 401
+        seen.type(b"\x03")
+        seen.end()
+    assert list(mine.iterdir()) == []
+    assert processes_of(str(mine)) == []
+
+
+def asked(address, headers):
+    """Return with which status a request is answered."""
+    try:
+        with urlopen(Request(address, headers=headers)) as answer:  # noqa: S310 -- our own server
+            return answer.status
+    except HTTPError as error:
+        with error:
+            return error.code
 
 
 def test_the_version_is_that_of_the_distribution(run):
@@ -69,6 +192,8 @@ def test_help_has_an_example(run):
     done = run("--help")
     assert done.returncode == 0
     assert "mcp-sessions demo --keep" in done.stdout
+    examples = run("demo", "--help").stdout.partition("examples:")[2]
+    assert "mcp-sessions demo --serve" in examples
 
 
 @pytest.mark.parametrize("arguments", [("dance",), ("demo", "--loud")])

@@ -18,6 +18,7 @@ from tests.requirements import (
     routing,
     security,
     tables,
+    terminal,
 )
 from tests.requirements.entry import Requirement
 
@@ -36,6 +37,7 @@ PARTS: tuple[dict[str, Requirement], ...] = tuple(
         lifecycle,
         maintenance,
         security,
+        terminal,
     )
 )
 REQUIREMENTS: dict[str, Requirement] = {key: part[key] for part in PARTS for key in part}
