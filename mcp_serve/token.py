@@ -22,12 +22,20 @@ def token_of(db_path: Path) -> str:
     Raises:
         Denied: what is to be one is too short, or may not be read.
     """
+    return found(db_path) or _made(StateFolder(db_path).make() / _FILE)
+
+
+def found(db_path: Path) -> str | None:
+    """Return the token of a home where there is one; none is made.
+
+    Raises:
+        Denied: as above.
+    """
     given = os.environ.get(VARIABLE, "").strip()
     if given:
         return _checked(given, f"{VARIABLE} is no token", "set it anew, or not at all")
-    folder = StateFolder(db_path)
-    found = folder.find()
-    return (found and _read(found / _FILE)) or _made(folder.make() / _FILE)
+    folder = StateFolder(db_path).find()
+    return _read(folder / _FILE) if folder else None
 
 
 def _checked(given: str, wrong: str, following: str) -> str:

@@ -23,11 +23,11 @@ VERBS = {
     "show": ("mcp_serve.cli.show", "show what was said in one"),
     "search": ("mcp_serve.cli.search", "find what was said"),
     "routes": ("mcp_serve.cli.routes", "list which chat is in which session"),
-    "doctor": ("mcp_serve.cli.doctor", "say what is served, and its token"),
+    "doctor": ("mcp_serve.cli.doctor", "say how the home is, and what each client gets"),
     "serve": ("mcp_serve.cli.serve", "serve the sessions to an MCP client"),
     "install": ("mcp_serve.cli.install", "tell a client of the server"),
     "uninstall": ("mcp_serve.cli.uninstall", "take it out of a client"),
-    "demo": ("mcp_serve.cli.demo", "build a sample home, then list, read and search it"),
+    "demo": ("mcp_serve.cli.demo", "build a sample home, and ask its server what a client would"),
 }
 """Each verb with its module, and what it does."""
 

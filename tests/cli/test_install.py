@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import stat
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from mcp_serve.cli.clients import formats
 from mcp_serve.cli.clients.places import CLIENTS, Machine
 from mcp_serve.cli.main import main
+from tests.cli.screens import screen
 
 NAMES = [client.name for client in CLIENTS]
 
@@ -26,6 +29,69 @@ FORMS = {
 TOML = (
     b'# models\nmodel = "o"  # mine\n\n[mcp_servers.tickets]\ncommand = "x"\n\n[tui]\ncolour = 1\n'
 )
+
+JSON = (
+    b"",
+    b"\n",
+    b"// only a comment",
+    b"/* only a comment */",
+    b"\xef\xbb\xbf",
+    b"\xef\xbb\xbf{ }",
+    b"{\n}",
+    b'{"mcpServers":{}}',
+    b'{"mcpServers": null}',
+    b'{"mcpServers": {"sessions": null}}',
+    b'{\n  "mcpServers": {\n    // none yet\n  }\n}\n',
+    b'{\r\n\t"a": 1,\r\n\t"mcpServers": {\r\n\t\t"x": {"command": "y"},\r\n\t},\r\n}\r\n',
+    b'{"a":1,}',
+    b'{"a":1 /*x*/ , /*y*/ }',
+    b'{"a":1,"a":2}',
+    b'{"mcpServers":{"x":{}},"mcpServers":{"y":{}}}',
+    b'{"a": 1}\n\n\n',
+    b'{"\\u006dcpServers":{"x":{}}, "big": 12345678901234567890, "exact": 1.10}',
+)
+"""Files as they are found; what is in there twice counts as it stands last."""
+
+TOMLS = (
+    b"# only a comment",
+    b"a = 1",
+    b"a = 1\r\n",
+    b"[mcp_servers]\n# none yet\n\n[tui]\na=1",
+    b"mcp_servers = {}\n",
+    b'mcp_servers = { x = { command = "y" } }\n',
+    b'mcp_servers.x.command = "y"\n',
+    b'[mcp_servers.x]\ncommand="y"\n\n[tui]\na=1\n\n[mcp_servers.z]\ncommand="q"\n',
+    b'["mcp_servers"."x"]\ncommand="y"\n# the end\n',
+)
+COMMENT = re.compile(rb"//.*|/\*.*?\*/|#.*")
+
+
+@pytest.fixture(name="here")
+def _here(monkeypatch, user):
+    """This very process has an empty user folder."""
+    for variable in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(user))
+
+
+def there_and_back(name, user, data):
+    """Return what is in a file behind install, install and uninstall."""
+    path = written(file_of(name, user), data)
+    assert main(["install", name, "--yes"]) == 0
+    once = path.read_bytes()
+    assert once != data
+    assert main(["install", name, "--yes"]) == 0
+    assert path.read_bytes() == once
+    assert main(["uninstall", name, "--yes"]) == 0
+    return path.read_bytes()
+
+
+def said(name, data):
+    """Return what the file of a client says, without the tables in which nothing is."""
+    form = formats.Toml() if name == "codex" else formats.Jsonc()
+    says = form.value(data.removeprefix(b"\xef\xbb\xbf").decode())
+    servers = {key: value for key, value in (says.get("mcpServers") or {}).items() if value}
+    return {key: value for key, value in {**says, "mcpServers": servers}.items() if value}
 
 
 @pytest.fixture(name="user")
@@ -78,15 +144,39 @@ def test_a_client_without_a_file_gets_one_and_uninstall_takes_it_away(run, user,
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "codex"])
-def test_a_file_with_other_things_in_it_keeps_them_to_the_byte(monkeypatch, user, name, form):
-    for variable in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "APPDATA"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("HOME", str(user))
-    path = written(file_of(name, user), FORMS[form])
+def test_a_file_with_other_things_in_it_keeps_them_to_the_byte(here, user, name, form):
+    assert there_and_back(name, user, FORMS[form]) == FORMS[form]
+
+
+@pytest.mark.parametrize("data", JSON, ids=repr)
+def test_uninstall_leaves_every_byte_of_json_as_it_was(here, user, data):
+    assert there_and_back("cursor", user, data) == data
+
+
+@pytest.mark.parametrize("data", [TOML, *TOMLS], ids=repr)
+def test_uninstall_leaves_every_byte_of_toml_as_it_was(here, user, data):
+    assert there_and_back("codex", user, data) == data
+
+
+@pytest.mark.parametrize("data", [*JSON, *TOMLS], ids=repr)
+def test_where_no_copy_is_left_uninstall_takes_out_its_own_and_no_comment(here, user, data):
+    name = "codex" if data in TOMLS else "cursor"
+    path = written(file_of(name, user), data)
+    before, comments = said(name, data), COMMENT.findall(data)
     assert main(["install", name, "--yes"]) == 0
-    assert path.read_bytes() != FORMS[form]
+    path.with_name(path.name + ".before-mcp-sessions").unlink()
     assert main(["uninstall", name, "--yes"]) == 0
-    assert path.read_bytes() == FORMS[form]
+    after = path.read_bytes() if path.exists() else b""
+    assert {key: value for key, value in said(name, after).items() if value} == before
+    assert COMMENT.findall(after) == comments
+
+
+def test_what_was_changed_behind_install_is_not_put_back_by_uninstall(run, user):
+    path = written(file_of("cursor", user), b'{"mcpServers": {}}')
+    run("install", "cursor", "--yes")
+    path.write_text(path.read_text().replace("{", '{"theme": "dark", ', 1))
+    run("uninstall", "cursor", "--yes")
+    assert json.loads(path.read_text()) == {"theme": "dark"}
 
 
 def test_toml_keeps_its_comments_its_order_and_its_other_servers(run, user):
@@ -96,8 +186,12 @@ def test_toml_keeps_its_comments_its_order_and_its_other_servers(run, user):
     assert "[mcp_servers.sessions]" in text
     for line in TOML.decode().splitlines():
         assert line in text
-    assert run("uninstall", "codex", "--yes").returncode == 0
-    assert path.read_bytes().strip() == TOML.strip()
+
+
+def test_new_lines_of_toml_end_as_the_others_do(here, user):
+    path = written(file_of("codex", user), TOML.replace(b"\n", b"\r\n"))
+    assert main(["install", "codex", "--yes"]) == 0
+    assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n")
 
 
 def test_twice_is_the_same_as_once(run, user):
@@ -131,6 +225,17 @@ def test_the_file_as_it_was_is_kept_beside_it(run, user):
     assert stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
+def test_a_link_to_what_is_not_there_yet_is_as_it_was_behind_uninstall(run, user):
+    path = file_of("cursor", user)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(user / "dotfiles" / "mcp.json")
+    assert run("install", "cursor", "--yes").returncode == 0
+    assert "sessions" in (user / "dotfiles" / "mcp.json").read_text()
+    assert run("uninstall", "cursor", "--yes").returncode == 0
+    assert path.is_symlink()
+    assert not path.exists()
+
+
 def test_a_link_stays_a_link(run, user):
     real = written(user / "dotfiles" / "mcp.json", FORMS["plain"])
     path = file_of("cursor", user)
@@ -148,7 +253,10 @@ def test_a_link_stays_a_link(run, user):
         ("cursor", b'{"mcpServers": []}'),
         ("cursor", b"[]"),
         ("cursor", '{"ü": 1}'.encode("utf-16")),
+        ("cursor", b'{"mcpServers": {"sessions": {}}} {}'),
+        ("cursor", b'{"a": 1}\x00'),
         ("codex", b"[mcp_servers\n"),
+        ("codex", b"[[mcp_servers]]\na = 1\n"),
         ("codex", b"mcp_servers = 3\n"),
     ],
 )
@@ -180,6 +288,22 @@ def test_another_program_of_that_name_is_not_touched(run, user, verb):
     assert done.returncode == 4
     assert "--name" in done.stderr
     assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("found", [[], "text", 3])
+def test_what_is_no_server_and_has_the_name_is_not_touched(run, user, found):
+    data = json.dumps({"mcpServers": {"sessions": found}}).encode()
+    path = written(file_of("cursor", user), data)
+    assert run("install", "cursor", "--yes").returncode == 4
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "-x", "ü", "x" * 65])
+def test_a_name_that_clients_refuse_is_refused(run, user, name):
+    done = run("install", "codex", f"--name={name}", "--yes")
+    assert done.returncode == 1
+    assert "letters, digits" in done.stderr
+    assert not file_of("codex", user).exists()
 
 
 def test_with_a_name_of_its_own_it_stands_beside_another(run, user):
@@ -289,12 +413,39 @@ def test_a_person_is_shown_the_change_and_asked(user, answer, code):
     assert file_of("cursor", user).exists() is (code == 0)
 
 
+def test_what_a_client_writes_while_the_person_looks_is_not_lost(run, user):
+    path = written(file_of("claude-code", user), FORMS["plain"])
+    env = {"HOME": str(user), "PATH": os.environ["PATH"]}
+    with screen(80, env, "install", "claude-code") as seen:
+        seen.until("Change it?")
+        path.write_bytes(FORMS["one line"])
+        seen.type(b"y\n")
+        assert "was changed meanwhile; try again" in seen.end(4)
+    assert path.read_bytes() == FORMS["one line"]
+
+
 @pytest.mark.parametrize(
     ("system", "env", "name", "place"),
     [
+        ("linux", {}, "claude-code", "."),
+        ("linux", {}, "claude-desktop", ".config/Claude"),
+        ("linux", {}, "cursor", ".cursor"),
+        ("linux", {}, "vscode", ".config/Code/User"),
+        ("linux", {}, "codex", ".codex"),
+        ("linux", {"CODEX_HOME": "/x"}, "codex", "/x"),
+        ("linux", {}, "gemini", ".gemini"),
+        ("linux", {}, "zed", ".config/zed"),
+        ("linux", {}, "copilot", ".copilot"),
+        ("linux", {"COPILOT_HOME": "/x"}, "copilot", "/x"),
+        ("linux", {}, "qwen", ".qwen"),
+        ("darwin", {}, "claude-code", "."),
+        ("darwin", {}, "opencode", ".config/opencode"),
         ("darwin", {}, "claude-desktop", "Library/Application Support/Claude"),
         ("darwin", {}, "vscode", "Library/Application Support/Code/User"),
         ("darwin", {}, "zed", ".config/zed"),
+        ("windows", {}, "claude-code", "."),
+        ("windows", {}, "codex", ".codex"),
+        ("windows", {"APPDATA": "/r"}, "vscode", "/r/Code/User"),
         ("windows", {}, "claude-desktop", "AppData/Roaming/Claude"),
         ("windows", {"APPDATA": "/r"}, "zed", "/r/Zed"),
         ("linux", {"XDG_CONFIG_HOME": "/x"}, "opencode", "/x/opencode"),

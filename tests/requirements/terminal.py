@@ -14,4 +14,22 @@ REQUIREMENTS = {
         "a_demo_that_is_told_to_end_leaves_no_folder_and_no_process",
         "a_client_that_starts_the_demo_is_served_the_sample_home",
     ),
+    "terminal:doctor": of(
+        "issue 7; design 9",
+        "The doctor says of each thing how it is and what to do, and changes nothing.",
+        "cli/test_doctor",
+        "whatever_is_not_ok_has_a_next_step",
+        "where_there_is_nothing_yet_it_says_what_to_do_and_makes_nothing",
+        "the_findings_come_with_the_command_that_mends_them_and_nothing_is_changed",
+        "a_database_that_cannot_be_read_is_a_failure_with_a_way_out",
+        "a_token_that_is_none_is_a_failure_and_none_is_made_by_looking",
+    ),
+    "terminal:handshake": of(
+        "issue 7",
+        "What a client starts is started; every way to fail is told apart, and no process stays.",
+        "cli/test_doctor",
+        "what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart",
+        "one_that_will_not_end_is_ended",
+        "a_client_that_gets_to_another_home_is_told_how_to_get_to_this_one",
+    ),
 }

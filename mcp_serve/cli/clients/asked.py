@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from mcp_serve.cli.clients.change import Change
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
 from mcp_serve.cli.codes import DECLINED, DONE
 from mcp_serve.cli.screen import Screen
-from session_core import Unsupported
+from session_core import InvalidInput, Unsupported
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
 def of_client(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +32,13 @@ def place_of(options: argparse.Namespace) -> tuple[Client, Path]:
     """Return the client that is meant, and its file.
 
     Raises:
+        InvalidInput: no client takes a server of this name.
         Unsupported: it reads none in a project.
     """
+    if not _NAME.fullmatch(options.name):
+        raise InvalidInput(
+            f"a server is named by letters, digits, - and _, not {options.name!r:.80}"
+        )
     client = next(each for each in CLIENTS if each.name == options.client)
     path = client.file(Machine(), Path.cwd() if options.project else None)
     if path is None:

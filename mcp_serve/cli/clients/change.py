@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from mcp_serve.cli.clients import formats, server
 from mcp_serve.cli.clients.files import ConfigurationFile
 from mcp_serve.cli.clients.jsonc import Malformed
 from mcp_serve.cli.clients.places import Client
-from session_core import Conflict, InvalidInput
+from session_core import Conflict, InvalidInput, SessionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,7 @@ class Change:
     @property
     def leaves_nothing(self) -> bool:
         """Whether nothing is left of a file that was not there before."""
-        form = formats.format_of(self.file.path)
-        return not self.file.copy.exists() and form.value(self.text) == {}
+        return not self.file.copy.exists() and self.text.strip() in ("", "{}")
 
     def make(self) -> None:
         """Make it."""
@@ -63,13 +63,41 @@ def removing(client: Client, path: Path, name: str) -> Change | None:
     if not server.is_ours(found):
         raise Conflict(f"{path} has another server named {name}; choose a name by --name")
     form = formats.format_of(path)
+    before = _before(client, file, name, found)
+    if before is not None:
+        return Change(client, file, before)
     without = _mended(file, lambda: formats.without_entry(form, file.text, client.table, name))
     return Change(client, file, without)
+
+
+def _before(
+    client: Client, file: ConfigurationFile, name: str, found: dict[str, Any]
+) -> str | None:
+    """Return the text that was kept, where nothing but this entry has come to it since.
+
+    An empty file, an empty table and a comma at the end are so as they were, to the byte.
+    """
+    form = formats.format_of(file.path)
+    with suppress(SessionError, Malformed):
+        kept = ConfigurationFile.read(file.copy)
+        is_older = formats.entry_of(form, kept.text, client.table, name) is None
+        if is_older and kept.data is not None and kept.marked == file.marked:
+            again = formats.with_entry(form, kept.text, client.table, name, found)
+            return kept.text if again == file.text else None
+    return None
 
 
 def entry_in(client: Client, path: Path, name: str) -> Any:
     """Return what stands there by a name."""
     return _look(client, path, name)[1]
+
+
+def ours_in(client: Client, path: Path) -> dict[str, Any]:
+    """Return the entries of a configuration that start this program, by their names."""
+    file = ConfigurationFile.read(path)
+    form = formats.format_of(path)
+    there = _mended(file, lambda: formats.servers_of(form, file.text, client.table))
+    return {name: entry for name, entry in there.items() if server.is_ours(entry)}
 
 
 def _look(client: Client, path: Path, name: str) -> tuple[ConfigurationFile, Any]:

@@ -40,8 +40,13 @@ class ConfigurationFile:
             raise Denied(f"{path} cannot be read: {error.strerror}") from error
 
     @property
+    def marked(self) -> bool:
+        """Whether it begins with the mark that some editors put before a text."""
+        return (self.data or b"").startswith(codecs.BOM_UTF8)
+
+    @property
     def text(self) -> str:
-        """What is in it, without the mark that some editors put before.
+        """What is in it, without the mark.
 
         Raises:
             InvalidInput: it is no UTF-8.
@@ -67,25 +72,29 @@ class ConfigurationFile:
         Raises:
             Conflict: somebody else has changed it meanwhile.
             Denied: it may not be written.
+            InvalidInput: a path in the text is none in UTF-8.
         """
         # A link, as people keep to their dotfiles, stays one: what it leads to is replaced.
         place = Path(os.path.realpath(self.path))
-        mark = codecs.BOM_UTF8 if (self.data or b"").startswith(codecs.BOM_UTF8) else b""
+        mark = codecs.BOM_UTF8 if self.marked else b""
         try:
+            data = mark + text.encode()
             place.parent.mkdir(parents=True, exist_ok=True)
             mode = _mode(place)
             if self.data is not None:
                 _put(self.copy, self.data, mode)
             if ConfigurationFile.read(self.path).data != self.data:
                 raise Conflict(f"{self.path} was changed meanwhile; try again")
-            _put(place, mark + text.encode(), mode)
+            _put(place, data, mode)
+        except UnicodeEncodeError as error:
+            raise InvalidInput("what is to be started has a path that is no text") from error
         except OSError as error:
             raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Remove it: nothing is left in it, and it was not there before."""
+        """Remove it: nothing is left in it, and it was not there before; a link to it was."""
         with suppress(FileNotFoundError):
-            self.path.unlink()
+            Path(os.path.realpath(self.path)).unlink()
 
 
 def _mode(place: Path) -> int:

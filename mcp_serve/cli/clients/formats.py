@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -22,7 +23,7 @@ class Format(Protocol):
         """Return it with a server, whose own other keys stay."""
 
     def drop(self, text: str, table: str, name: str) -> str:
-        """Return it without a server, and without a table that is empty then."""
+        """Return it without a server, and without a table in which nothing is left, no comment."""
 
 
 def format_of(path: Path) -> Format:
@@ -32,16 +33,21 @@ def format_of(path: Path) -> Format:
 
 def entry_of(form: Format, text: str, table: str, name: str) -> Any:
     """Return what stands there for a server; None where nothing does."""
+    return servers_of(form, text, table).get(name)
+
+
+def servers_of(form: Format, text: str, table: str) -> dict[str, Any]:
+    """Return all servers by their names."""
     servers = _object(form.value(text)).get(table)
-    return None if servers is None else _object(servers).get(name)
+    return {} if servers is None else _object(servers)
 
 
 def with_entry(form: Format, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
     """Return the text with a server, and nothing else changed."""
     wanted = deepcopy(_object(form.value(text)))
-    servers = _object(wanted.setdefault(table, {}))
-    servers[name] = {**_object(servers.get(name, {})), **entry}
-    return _checked(form, wanted, lambda: form.put(text, table, name, entry))
+    servers = wanted[table] = _object(wanted.get(table) or {})
+    servers[name] = {**_object(servers.get(name) or {}), **entry}
+    return _checked(form, [wanted], lambda: form.put(text, table, name, entry))
 
 
 def without_entry(form: Format, text: str, table: str, name: str) -> str:
@@ -49,15 +55,14 @@ def without_entry(form: Format, text: str, table: str, name: str) -> str:
     wanted = deepcopy(_object(form.value(text)))
     servers = _object(wanted.get(table, {}))
     servers.pop(name, None)
-    if not servers:
-        wanted.pop(table, None)
-    return _checked(form, wanted, lambda: form.drop(text, table, name))
+    bare = {key: value for key, value in wanted.items() if key != table or servers}
+    return _checked(form, (wanted, bare), lambda: form.drop(text, table, name))
 
 
-def _checked(form: Format, wanted: Any, change: Callable[[], str]) -> str:
+def _checked(form: Format, wanted: Sequence[Any], change: Callable[[], str]) -> str:
     """Return what a change makes, if it says what is wanted: it is somebody's own file."""
     text = change()
-    if form.value(text) != wanted:
+    if form.value(text) not in wanted:
         raise Malformed("it has a form that cannot be changed in place")
     return text
 
@@ -77,6 +82,8 @@ class Jsonc:
 
     def put(self, text: str, table: str, name: str, entry: dict[str, Any]) -> str:
         """Return it with a server."""
+        if jsonc.value(text).get(table, {}) is None:
+            return jsonc.put(text, (table,), {name: entry})
         if entry_of(self, text, table, name) is None:
             return jsonc.put(text, (table, name), entry)
         for key, value in entry.items():
@@ -87,7 +94,7 @@ class Jsonc:
     def drop(self, text: str, table: str, name: str) -> str:
         """Return it without a server."""
         text = jsonc.drop(text, (table, name))
-        return text if jsonc.value(text).get(table) else jsonc.drop(text, (table,))
+        return jsonc.drop(text, (table,)) if jsonc.is_blank(text, table) else text
 
 
 class Toml:
@@ -105,19 +112,29 @@ class Toml:
             whole = toml.parse(text)
             servers = whole.setdefault(table, toml.table(is_super_table=True))
             if name not in servers:
-                servers[name] = toml.table()
+                inline = isinstance(servers, toml.items.InlineTable)
+                servers[name] = toml.inline_table() if inline else toml.table()
             servers[name].update(entry)
-            return str(toml.dumps(whole))
+            return _ended_alike(text, toml.dumps(whole))
 
     def drop(self, text: str, table: str, name: str) -> str:
         """Return it without a server."""
         toml = _tomlkit()
         with _malformed():
             whole = toml.parse(text)
-            whole[table].remove(name)
-            if not whole[table]:
+            del whole[table][name]
+            if not whole[table] and "#" not in whole[table].as_string():
                 whole.remove(table)
-            return str(toml.dumps(whole))
+            return _ended_alike(text, toml.dumps(whole))
+
+
+def _ended_alike(before: str, text: str) -> str:
+    """Return a text whose lines end as those before did, where these ended alike."""
+    windows = "\r\n" in before and _LONE.search(before) is None
+    return _LONE.sub("\r\n", text) if windows else text
+
+
+_LONE = re.compile(r"(?<!\r)\n")
 
 
 @contextmanager
@@ -128,6 +145,9 @@ def _malformed() -> Iterator[None]:
         yield
     except TOMLKitError as error:
         raise Malformed(str(error)) from error
+    except (ValueError, AttributeError) as error:
+        # Of tables that stand in pieces it knows some forms and fails at others.
+        raise Malformed("it has a form that cannot be changed in place") from error
 
 
 def _tomlkit() -> Any:

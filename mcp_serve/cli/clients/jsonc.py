@@ -59,7 +59,10 @@ def value(text: str) -> Any:
 
 def put(text: str, path: Sequence[str], new: Any) -> str:
     """Return the text with a value at a path; objects on the way are made."""
-    text = text if _BLANK.sub("", text, count=1) else text + "{}" + _newline(text)
+    if not _BLANK.sub("", text, count=1):
+        # Behind a comment that ends with its line it would be one more word of it.
+        text += ("" if text.endswith("\n") or not text.strip() else _newline(text)) + "{}"
+        text += _newline(text)
     node, rest = _scan(text), list(path)
     while rest:
         if node.members is None:
@@ -75,6 +78,12 @@ def put(text: str, path: Sequence[str], new: Any) -> str:
     for key in reversed(rest[1:]):
         new = {key: new}
     return _inserted(text, node, rest[0], new)
+
+
+def is_blank(text: str, key: str) -> bool:
+    """Whether an object at the root has nothing in it, not even a comment."""
+    found = _scan(text).member(key)
+    return found is not None and not text[found.node.start + 1 : found.node.end - 1].strip()
 
 
 def drop(text: str, path: Sequence[str]) -> str:

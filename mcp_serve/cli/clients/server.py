@@ -40,11 +40,14 @@ def arguments(options: argparse.Namespace) -> list[str]:
 
 def is_ours(entry: Any) -> bool:
     """Whether it is this program that an entry starts."""
-    if not isinstance(entry, dict):
-        return False
+    return isinstance(entry, dict) and any(map(_names_us, words(entry)))
+
+
+def words(entry: dict[str, Any]) -> list[str]:
+    """Return the command line of an entry, whether it stands in one list or in two."""
     started = entry.get("command")
-    words = [*(started if isinstance(started, list) else [started]), *_list(entry.get("args"))]
-    return any(_names_us(word) for word in words if isinstance(word, str))
+    found = [*(started if isinstance(started, list) else [started]), *_list(entry.get("args"))]
+    return [word for word in found if isinstance(word, str)]
 
 
 def _names_us(word: str) -> bool:

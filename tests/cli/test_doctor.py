@@ -1,0 +1,308 @@
+"""The doctor: what it says of homes and clients in every state, and that it changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from mcp_serve.cli import sample
+from session_core import Ledger, SessionDB, StateFolder
+from tests.cli.screens import COMMAND, STYLE, WIDTHS, processes_of, screen, too_wide
+
+PLACES = {
+    "cursor": ".cursor/mcp.json",
+    "gemini": ".gemini/settings.json",
+    "qwen": ".qwen/settings.json",
+    "copilot": ".copilot/mcp-config.json",
+    "claude-code": ".claude.json",
+}
+SERVED = [*COMMAND, "serve"]
+NO_TOKEN = {"MCP_SESSIONS_TOKEN": "short"}
+
+
+def built(home):
+    """Make a home with all the damage of the sample."""
+    home.mkdir(parents=True)
+    clock = sample.Clock()
+    with SessionDB(home / "state.db", clock=clock) as db:
+        sample.build(db, clock)
+        sample.route(home, db, clock)
+    return home
+
+
+@pytest.fixture(name="sick", scope="module")
+def _sick(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("sick") / "home")
+
+
+@pytest.fixture(name="user")
+def _user(tmp_path):
+    path = tmp_path / "person"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(name="env")
+def _env(user):
+    return {
+        "HOME": str(user),
+        "PATH": os.environ["PATH"],
+        "PYTHONIOENCODING": "utf-8",
+        "MCP_SESSIONS_STATE": str(user / "state"),
+    }
+
+
+@pytest.fixture(name="run")
+def _run(env, user):
+    def run(*arguments, **more):
+        return subprocess.run(
+            [*COMMAND, "doctor", *arguments],
+            env=env | more,
+            cwd=user,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=100,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture(name="look")
+def _look(run):
+    """Run it for a script; return its exit code and the checks of each thing."""
+
+    def look(*arguments, **more):
+        done = run(*arguments, "--json", **more)
+        assert done.stderr == ""
+        found = {}
+        for each in json.loads(done.stdout)["checks"]:
+            found.setdefault(each["about"], []).append(each)
+        return done.returncode, found
+
+    return look
+
+
+def tell(user, name, *command):
+    """Write into the configuration of a client what it is to start."""
+    path = user / PLACES[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entry = {"command": command[0], "args": [*command[1:]]}
+    path.write_text(json.dumps({"mcpServers": {"sessions": entry}}))
+
+
+def script(user, name, text):
+    """Make a program of this name, which says in its arguments that it is us."""
+    path = user / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path), "mcp-sessions"
+
+
+def tree(folder):
+    """Return every file with what is in it, but those of SQLite beside a database."""
+    return {
+        str(path.relative_to(folder)): path.is_file() and hashlib.sha256(path.read_bytes()).digest()
+        for path in folder.rglob("*")
+        if not path.name.endswith(("-wal", "-shm"))
+    }
+
+
+def test_where_there_is_nothing_yet_it_says_what_to_do_and_makes_nothing(look, user):
+    code, found = look()
+    assert code == 0
+    assert (found["sessions"][0]["state"], found["clients"][0]["state"]) == ("warning",) * 2
+    assert "start the agent once" in found["sessions"][0]["next"]
+    assert found["clients"][0]["next"] == "mcp-sessions install"
+    (shaken,) = found["handshake"]
+    assert (shaken["state"], shaken["tools"]) == ("ok", 11)
+    assert shaken["seconds"] > 0
+    assert tree(user) == {}
+
+
+def test_whatever_is_not_ok_has_a_next_step(look, sick, user):
+    tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
+    (user / ".claude.json").write_text('{"mcpServers": {')
+    code, found = look("--home", str(sick), **NO_TOKEN)
+    assert code == 1
+    wrong = [each for some in found.values() for each in some if each["state"] != "ok"]
+    assert {"sessions", "claude-code", "handshake", "state folder"} <= {
+        each["about"] for each in wrong
+    }
+    assert [each for each in wrong if not each.get("next")] == []
+
+
+def test_the_findings_come_with_the_command_that_mends_them_and_nothing_is_changed(look, sick):
+    before = tree(sick.parent)
+    code, found = look("--home", str(sick))
+    assert code == 0
+    count, *findings = found["sessions"]
+    assert (count["total"], count["state"]) == (250, "ok")
+    assert {each["code"]: each["next"] for each in findings} == {
+        "abandoned": "mcp-sessions finalize abandoned",
+        "old_sessions": "mcp-sessions prune sessions",
+        "ghosts": "mcp-sessions prune ghosts",
+        "dangling_routes": "mcp-sessions prune routes",
+    }
+    assert tree(sick.parent) == before
+
+
+def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(look, sick, user):
+    tell(user, "cursor", *SERVED, "--home", str(sick))
+    tell(user, "gemini", *script(user, "hangs", "sleep 987"))
+    tell(user, "qwen", *script(user, "loud", "echo welcome to my shell; exec cat"))
+    tell(user, "copilot", *script(user, "dies", "echo no such module >&2; exit 3"))
+    tell(user, "claude-code", str(user / "gone" / "mcp-sessions"), "serve")
+    code, found = look("--home", str(sick), "--timeout", "20")
+    assert code == 1
+    shaken = {each["clients"][0]: each for each in found["handshake"]}
+    assert shaken["cursor"]["state"] == "ok"
+    assert shaken["cursor"]["home"] == str(sick)
+    for name, says in {
+        "gemini": "did not answer within 20 s",
+        "qwen": "no MCP: welcome to my shell",
+        "copilot": "it ended without an answer; its last words: no such module",
+        "claude-code": "cannot be started: No such file",
+    }.items():
+        assert says in shaken[name]["says"]
+        assert shaken[name]["state"] == "failure"
+        assert shaken[name]["next"] == f"mcp-sessions install {name}"
+    assert processes_of(str(user)) == []
+
+
+def test_one_that_will_not_end_is_ended(look, user):
+    tell(user, "cursor", *script(user, "stays", "trap '' TERM HUP INT; while :; do sleep 1; done"))
+    code, found = look("--timeout", "1")
+    assert code == 1
+    assert "did not answer within 1 s" in found["handshake"][0]["says"]
+    assert processes_of(str(user)) == []
+
+
+def test_a_client_that_gets_to_another_home_is_told_how_to_get_to_this_one(look, sick, user):
+    tell(user, "cursor", *SERVED)
+    _, found = look(MCP_SESSIONS_HOME=str(sick))
+    (shaken,) = found["handshake"]
+    assert shaken["state"] == "warning"
+    assert shaken["next"] == f"mcp-sessions install cursor --home {sick}"
+
+
+def test_a_program_of_several_clients_is_started_once_and_also_for_a_project(look, user):
+    tell(user, "cursor", *SERVED)
+    tell(user, "qwen", *SERVED)
+    (user / ".mcp.json").write_text((user / PLACES["cursor"]).read_text())
+    _, found = look()
+    (shaken,) = found["handshake"]
+    assert shaken["clients"] == ["claude-code --project", "cursor", "qwen"]
+    assert [each["state"] for each in found["claude-code"]] == ["ok", "ok"]
+    assert "clients" not in found
+
+
+@pytest.mark.parametrize("damage", ["no database", "a folder", "torn"])
+def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(look, sick, tmp_path, damage):
+    home = tmp_path / "home"
+    home.mkdir()
+    if damage == "a folder":
+        (home / "state.db").mkdir()
+    else:
+        whole = b"this is no database at all" * 400
+        if damage == "torn":
+            whole = (sick / "state.db").read_bytes()
+            whole = whole[:4096] + bytes(200_000) + whole[204_096:]
+        (home / "state.db").write_bytes(whole)
+    before = tree(home)
+    code, found = look("--home", str(home))
+    assert code == 1
+    wrong = [each for each in found["sessions"] if each["state"] == "failure"]
+    assert wrong
+    assert all(each["next"] for each in wrong)
+    assert tree(home) == before
+
+
+def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look, tmp_path):
+    root = tmp_path / "home"
+    with SessionDB(root / "state.db") as db:
+        db.append_message("s1", "user", "hello", create={"source": "cli"})
+    for name in ("play", "work"):
+        (root / "profiles" / name).mkdir(parents=True)
+    (root / "profiles" / "work" / "state.db").write_bytes(b"no database" * 999)
+    code, found = look("--home", str(root), "--all-profiles")
+    assert code == 1
+    states = {name: found[f"sessions {name}"][0]["state"] for name in ("default", "play", "work")}
+    assert states == {"default": "ok", "play": "warning", "work": "failure"}
+    assert "play, work" in found["home"][0]["says"]
+    assert look("--home", str(root))[0] == 0
+
+
+def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look, tmp_path, env):
+    root = tmp_path / "home"
+    with SessionDB(root / "state.db") as db:
+        db.append_message("s1", "user", "hello", create={"source": "cli"})
+        with Ledger(StateFolder(db.path, root=tmp_path / "person" / "state")) as ledger:
+            ledger.pins.set({"s1": True})
+            folder = ledger.folder.make()
+    _, found = look("--home", str(root))
+    assert found["state folder"][0]["state"] == "ok"
+    folder.chmod(0o755)
+    _, found = look("--home", str(root))
+    assert found["state folder"][0]["next"] == f"chmod 700 {folder}"
+
+
+def test_a_state_folder_that_cannot_be_is_a_failure(look, user):
+    (user / "state").write_text("a file")
+    code, found = look()
+    assert code == 1
+    assert found["state folder"][0]["state"] == "failure"
+
+
+def test_a_token_that_is_none_is_a_failure_and_none_is_made_by_looking(look, run, user):
+    assert look(**NO_TOKEN)[0] == 1
+    assert not (user / "state").exists()
+    run("--token")
+    assert "doctor --token" in look()[1]["token"][0]["says"]
+
+
+def test_a_gateway_that_lives_is_named(look, sick):
+    argv = ["hermes-gateway", "-c", "input()"]
+    with subprocess.Popen(argv, executable=sys.executable, stdin=subprocess.PIPE) as process:
+        (sick / "gateway.pid").write_text(json.dumps({"pid": process.pid}))
+        _, found = look("--home", str(sick))
+        process.stdin.close()
+    (sick / "gateway.pid").unlink()
+    assert (found["gateway"][0]["live"], found["gateway"][0]["pid"]) == (True, process.pid)
+
+
+def test_an_unknown_profile_is_an_unknown_id(run, user):
+    done = run("--profile", "work")
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(env, sick, width):
+    with screen(width, env, "doctor", "--home", str(sick)) as seen:
+        text = seen.end()
+    assert too_wide(text, width) == []
+    assert STYLE.search(text)
+    plain = STYLE.sub("", text)
+    assert "\x1b" not in plain
+    assert re.search(r"^✔ ok +home ", plain, re.MULTILINE)
+    assert re.search(
+        r"^! warning +sessions .*\n( .*\n)* +-> mcp-sessions prune ghosts", plain, re.MULTILINE
+    )
+    assert plain.rstrip().endswith("to look at.")
+
+
+def test_in_a_pipe_there_is_no_style(run):
+    done = run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+
+
+def test_help_has_examples(run):
+    assert "mcp-sessions doctor --json" in run("--help").stdout.partition("examples:")[2]
