@@ -43,12 +43,15 @@ class Check:
 
 _NEXT = {
     "duplicate_titles": "mcp-sessions edit ID --title TITLE",
-    "broken_entries": "mcp-sessions routes",
+    "broken_entries": "mend it by hand; the next change of a route sets a broken file aside",
     "long_log": "end the programs that have the database open; the last to close it cuts the log",
     "engine_fault": "install a newer SQLite",
     "unreadable": "mcp-sessions stats --deep",
 }
 """What mends a finding that no plan does."""
+
+_SENTENCES = ("unreadable", "broken_entries", "large_index", "free_pages", "long_log")
+"""Findings that are about one thing, which nobody counts."""
 
 _HARMLESS = ("never_ended", "drifted_counters")
 """Findings that are as they are: sessions may be open, and no counter is trusted."""
@@ -110,7 +113,8 @@ def _of_health(home: Home, about: str, health: Health | None) -> Iterator[Check]
     more = {"total": counts.total, "open": counts.open, "messages": counts.messages, "bytes": size}
     yield Check(about, "ok", said, more=more)
     for each in health.findings:
-        what = f"{each.count:,} {rows.one_line(home, each.what, 300)}"
+        what = rows.one_line(home, each.what, 300) or each.code
+        what = what if each.code in _SENTENCES else f"{each.count:,} {what}"
         mends = f"mcp-sessions {each.tool} {each.plan}" if each.tool else _NEXT.get(each.code)
         state: State = "failure" if each.code == "unreadable" else "warning"
         if each.code not in _HARMLESS:

@@ -57,7 +57,7 @@ def _of_file(client: Client, path: Path, by: str, told: list[Told], *, is_here: 
         entries = change.ours_in(client, path)
     except SessionError as error:
         again = f"mend the file; mcp-sessions install {by} --print shows what belongs into it"
-        return Check(client.name, "failure", str(error), again, more)
+        return Check(client.name, "failure", str(error).partition(";")[0], again, more)
     if entries:
         told += [_told(by, client.label, entry) for entry in entries.values()]
         return Check(client.name, "ok", f"told, in {path}", more=more | {"entries": list(entries)})

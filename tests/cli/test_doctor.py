@@ -225,6 +225,18 @@ def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(look, sick, 
     assert tree(home) == before
 
 
+def test_a_broken_file_of_routes_is_told_and_left_as_it_is(look, tmp_path):
+    home = tmp_path / "home"
+    with SessionDB(home / "state.db") as db:
+        db.append_message("s1", "user", "hello", create={"source": "cli"})
+    (home / "sessions").mkdir()
+    (home / "sessions" / "sessions.json").write_text('{"half": ')
+    before = tree(home)
+    _, found = look("--home", str(home))
+    assert "broken_entries" in [each.get("code") for each in found["sessions"]]
+    assert tree(home) == before
+
+
 def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look, tmp_path):
     root = tmp_path / "home"
     with SessionDB(root / "state.db") as db:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from mcp_serve.cli.clients import formats
+from mcp_serve.cli.clients.places import CLIENTS, Machine
 from tests.clients.conftest import WAYS, reached
 from tests.node import modules, node
 
@@ -23,9 +26,25 @@ PACKAGES = {
     "codex": "@openai/codex@0.169.0",
     "gemini": "@google/gemini-cli@0.61.0",
     "opencode": "opencode-ai@1.18.33",
+    "qwen": "@qwen-code/qwen-code@0.24.4",
+    "copilot": "@github/copilot@1.0.102",
 }
 
-Run = Callable[..., str]
+OWN = {
+    "claude": ("mcp", "add", "-s", "{scope}", "sessions", "--"),
+    "gemini": ("mcp", "add", "-s", "{scope}", "sessions"),
+    "qwen": ("mcp", "add", "-s", "{scope}", "sessions"),
+    "codex": ("mcp", "add", "sessions", "--"),
+    "copilot": ("mcp", "add", "sessions", "--"),
+}
+"""How each client that has a command for it adds a server by itself."""
+
+NAMES = {"claude": "claude-code"}
+"""What `install` calls those that it calls otherwise than their programs."""
+
+PROGRAM = Path(sys.executable).with_name("mcp-sessions")
+
+Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,7 +65,8 @@ def ways(home: Path) -> Iterator[dict[str, dict[str, Any]]]:
 @pytest.fixture
 def own(tmp_path: Path) -> dict[str, str]:
     """The environment of a client, in which its home folder is empty."""
-    kept = {"PATH": f"{node().parent}{os.pathsep}{os.environ['PATH']}"}
+    folders = [str(node().parent), str(PROGRAM.parent), os.environ["PATH"]]
+    kept = {"PATH": os.pathsep.join(folders)}
     return kept | {"HOME": str(tmp_path / "user"), "DISABLE_AUTOUPDATER": "1"}
 
 
@@ -54,11 +74,11 @@ def own(tmp_path: Path) -> dict[str, str]:
 def run(clients: dict[str, Path], own: dict[str, str], tmp_path: Path) -> Run:
     """Run a client in an empty folder, and return what it has said."""
 
-    def run(name: str, *arguments: str) -> str:
+    def run(name: str, *arguments: str, within: str = ".") -> str:
         done = subprocess.run(
             [clients[name], *arguments],
             env=own,
-            cwd=tmp_path / "user",
+            cwd=tmp_path / "user" / within,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
@@ -79,6 +99,73 @@ def bearer(asked: dict[str, Any]) -> str:
 def written(path: Path, what: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(what), encoding="utf-8")
+
+
+@pytest.fixture
+def ours(own: dict[str, str], home: Path, tmp_path: Path) -> Run:
+    """Tell a client of the home by a verb of ours."""
+
+    def ours(verb: str, name: str, *more: str, within: str = ".") -> None:
+        client = NAMES.get(name, name)
+        asked = [verb, client, "--yes", *more, *(["--home", str(home)] * (verb == "install"))]
+        subprocess.run([PROGRAM, *asked], env=own, cwd=tmp_path / "user" / within, check=True)
+
+    return ours
+
+
+def entry_of(name: str, user: Path, project: Path | None = None) -> dict[str, Any]:
+    """Return what stands in the file of a client for the server."""
+    client = next(each for each in CLIENTS if each.name == NAMES.get(name, name))
+    path = client.file(Machine(user, "linux", {}), project)
+    form = formats.format_of(path)
+    found: dict[str, Any] = formats.entry_of(form, path.read_text(), client.table, "sessions")
+    return found
+
+
+def words_of(entry: dict[str, Any]) -> list[str]:
+    return [entry["command"], *entry["args"]]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_install_writes_what_the_command_of_the_client_writes(run, ours, tmp_path, name):
+    user = tmp_path / "user"
+    ours("install", name)
+    by_us = entry_of(name, user)
+    ours("uninstall", name)
+    run(name, *(part.format(scope="user") for part in OWN[name]), *words_of(by_us))
+    assert entry_of(name, user) == by_us
+
+
+@pytest.mark.parametrize("name", ["claude", "gemini", "qwen"])
+def test_install_for_a_project_writes_what_the_client_writes_there(run, ours, tmp_path, name):
+    user, project = tmp_path / "user", tmp_path / "user" / "shop"
+    project.mkdir()
+    ours("install", name, "--project", within="shop")
+    by_us = entry_of(name, user, project)
+    ours("uninstall", name, "--project", within="shop")
+    adding = [part.format(scope="project") for part in OWN[name]]
+    run(name, *adding, *words_of(by_us), within="shop")
+    assert entry_of(name, user, project) == by_us
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("claude", "Connected"),
+        ("gemini", "- Connected"),
+        ("qwen", "Connected"),
+        ("opencode", "connected"),
+        ("copilot", "sessions"),
+    ],
+)
+def test_a_client_finds_what_install_has_told_it_until_uninstall(run, ours, tmp_path, name, said):
+    trusting = {"security": {"folderTrust": {"enabled": False}}}
+    if name in ("gemini", "qwen"):
+        written(tmp_path / "user" / f".{name}" / "settings.json", trusting)
+    ours("install", name)
+    assert said in run(name, "mcp", "list")
+    ours("uninstall", name)
+    assert "sessions" not in run(name, "mcp", "list")
 
 
 def test_claude_connects_over_each_transport(run, ways):
@@ -141,14 +228,15 @@ class AppServer:
 
 
 @pytest.fixture
-def codex(clients: dict[str, Path], own: dict[str, str], ways, tmp_path) -> Iterator[AppServer]:
-    """Codex, to which the server is configured over two transports; it has no SSE."""
-    stdio, http = ways["stdio"], ways["http"]
+def codex(
+    clients: dict[str, Path], own: dict[str, str], ours: Run, ways, tmp_path
+) -> Iterator[AppServer]:
+    """Codex, told by `install`, and configured over HTTP besides; it has no SSE."""
+    http = ways["http"]
+    ours("install", "codex", "--name", "stdio")
     config = tmp_path / "user" / ".codex" / "config.toml"
-    config.parent.mkdir()
     config.write_text(
-        f"[mcp_servers.stdio]\ncommand = {json.dumps(stdio['command'])}\n"
-        f"args = {json.dumps(stdio['args'])}\n"
+        f"{config.read_text()}"
         f'[mcp_servers.http]\nurl = "{http["address"]}"\nbearer_token_env_var = "TOKEN"\n'
     )
     with subprocess.Popen(
