@@ -14,7 +14,7 @@ from mcp import StdioServerParameters
 
 from mcp_serve.cli.checks import Check
 from mcp_serve.cli.clients import change, server
-from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
+from mcp_serve.cli.clients.places import CLIENTS, Client, Machine, is_there
 from mcp_serve.cli.talk import NoServer, talk
 from session_core import SessionError
 
@@ -38,7 +38,7 @@ def of_clients(folder: Path, told: list[Told]) -> Iterator[Check]:
         is_here = client.is_here(machine)
         yield _of_file(client, own, client.name, told, is_here=is_here)
         # In the folder of the user some files of a project are those of the user.
-        if project is not None and project != own and project.exists():
+        if project is not None and project != own and is_there(project):
             yield from _of_project(client, project, f"{client.name} --project", told)
     if not told:
         yield Check("clients", "warning", "none knows of this server", "mcp-sessions install")

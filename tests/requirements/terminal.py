@@ -45,6 +45,14 @@ REQUIREMENTS = {
         "twice_is_the_same_as_once",
         "each_system_has_its_own_places",
     ),
+    "terminal:refused": of(
+        "issue 7",
+        "What belongs to another user is left alone, and the refusal says why.",
+        "faults/test_install_refused",
+        "a_configuration_of_another_user_is_left_alone",
+        "in_a_home_folder_of_another_user_no_folder_is_made",
+        "what_may_not_be_read_is_a_line_of_the_doctor_with_a_next_step",
+    ),
     "terminal:clients": of(
         "issue 7; mcp 8",
         "Real clients find what install wrote, and by a command of their own write the same.",

@@ -7,7 +7,6 @@ import difflib
 import os
 import secrets
 import stat
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,9 +91,17 @@ class ConfigurationFile:
             raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Remove it: nothing is left in it, and it was not there before; a link to it was."""
-        with suppress(FileNotFoundError):
-            Path(os.path.realpath(self.path)).unlink()
+        """Remove it: nothing is left in it, and it was not there before; a link to it was.
+
+        Raises:
+            Denied: it may not be removed.
+        """
+        place = Path(os.path.realpath(self.path))
+        try:
+            _mode(place)
+            place.unlink(missing_ok=True)
+        except OSError as error:
+            raise Denied(f"{self.path} cannot be removed: {error.strerror}") from error
 
 
 def _mode(place: Path) -> int:

@@ -45,6 +45,11 @@ class Machine:
         return Path(self.env.get(variable) or self.user / name)
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is something; not where nobody may look, at which `Path.exists` fails."""
+    return os.path.exists(path)  # noqa: PTH110 -- as said
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """One client: its files, and what stands in them for a server."""
@@ -72,8 +77,8 @@ class Client:
         """Whether it seems to be installed."""
         file = self.user(machine)
         folder = file.parent
-        own = folder not in (machine.user, machine.config()) and folder.is_dir()
-        return own or file.exists() or shutil.which(self.program) is not None
+        own = folder not in (machine.user, machine.config()) and is_there(folder)
+        return own or is_there(file) or shutil.which(self.program) is not None
 
 
 def _claude_code(machine: Machine) -> Path:
@@ -91,7 +96,7 @@ def _code(machine: Machine) -> Path:
 def _opencode(machine: Machine) -> Path:
     folder = machine.config() / "opencode"
     commented = folder / "opencode.jsonc"
-    return commented if commented.exists() else folder / "opencode.json"
+    return commented if is_there(commented) else folder / "opencode.json"
 
 
 def _zed(machine: Machine) -> Path:

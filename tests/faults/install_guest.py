@@ -1,0 +1,34 @@
+"""Somebody who types verbs, with a folder of the user that belongs to another user.
+
+Takes that folder, one for a first try of each verb, and the verbs as JSON. Prints what came of
+each: its exit code, and what it said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+
+from mcp_serve.cli.main import main
+from tests.faults.ledger_guest import NOBODY
+
+
+def attempt(home: str, arguments: list[str]) -> tuple[int, str]:
+    """Return what comes of a verb."""
+    os.environ["HOME"] = home
+    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
+        return main(arguments), said.getvalue()
+
+
+if __name__ == "__main__":
+    home, before, verbs = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    os.chdir("/")
+    for verb in verbs:
+        attempt(before, verb)  # what is imported late can be read now, and by nobody later
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    print(json.dumps([attempt(home, verb) for verb in verbs]))

@@ -1,0 +1,76 @@
+"""What belongs to another user is left alone, and the refusal says why.
+
+The tests run as root in CI, so the one who is refused is another user, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from session_core import SessionDB
+from tests.faults.process import Process
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
+]
+
+OURS = b'{"mcpServers": {"sessions": {"command": "mcp-sessions", "args": ["old"]}}}'
+CHANGING = (["install", "cursor", "--yes"], ["uninstall", "cursor", "--yes"])
+
+
+@pytest.fixture
+def came_to(shared, tmp_path):
+    def came_to(*verbs):
+        with Process("install_guest", shared, tmp_path, json.dumps(verbs)) as guest:
+            return json.loads(guest.hear())
+
+    return came_to
+
+
+@pytest.fixture
+def file(shared):
+    """A configuration of the other user."""
+    (shared / ".cursor").mkdir()
+    path = shared / ".cursor" / "mcp.json"
+    path.write_bytes(OURS)
+    return path
+
+
+@pytest.mark.parametrize(("folder", "mode"), [(0o755, 0o644), (0o755, 0o600), (0o700, 0o644)])
+def test_a_configuration_of_another_user_is_left_alone(came_to, file, folder, mode):
+    file.chmod(mode)
+    file.parent.chmod(folder)
+    for code, said in came_to(*CHANGING):
+        assert code == 1
+        assert f"{file} cannot be" in said
+        assert "Permission denied" in said
+    assert list(file.parent.iterdir()) == [file]
+    assert file.read_bytes() == OURS
+
+
+def test_in_a_home_folder_of_another_user_no_folder_is_made(came_to, shared):
+    code, said = came_to(CHANGING[0])[0]
+    assert code == 1
+    assert "Permission denied" in said
+    assert list(shared.iterdir()) == []
+
+
+def test_what_may_not_be_read_is_a_line_of_the_doctor_with_a_next_step(came_to, file, shared):
+    file.parent.chmod(0o700)
+    home = shared / "home"
+    with SessionDB(home / "state.db") as db:
+        db.append_message("s1", "user", "hello", create={"source": "cli"})
+    home.chmod(0o700)
+    (listed, said), (code, looked) = came_to(
+        ["install"], ["doctor", "--home", str(home), "--timeout", "1", "--json"]
+    )
+    assert (listed, code) == (0, 1)
+    assert "cannot be read" in said
+    failed = {each["about"]: each for each in json.loads(looked)["checks"]}
+    assert failed["sessions"]["next"] == f"make it yours to read: ls -la {home}"
+    assert failed["cursor"]["state"] == "failure"
+    assert "--print" in failed["cursor"]["next"]
