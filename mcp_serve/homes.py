@@ -32,12 +32,14 @@ class Home:
         profile: str | None = None,
         read_only: bool = False,
         redact: bool = True,
+        trash: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
         self.profile = profile
         self.read_only = read_only
         self.redacts = redact
+        self._trash = trash
         self.redact = redaction.redact if redact else redaction.keep
         self.redact_cut = redaction.redact_cut if redact else redaction.keep
         self.now = clock
@@ -80,7 +82,7 @@ class Home:
     @cached_property
     def ledger(self) -> Ledger:
         """Its plans, trash and audit log."""
-        return Ledger(self.folder)
+        return Ledger(self.folder, trash_dir=self._trash)
 
     def our_pins(self) -> Collection[str]:
         """Return the sessions that are pinned by us, where no column says so."""

@@ -23,6 +23,8 @@ class Options:
     all_profiles: bool = False
     read_only: bool = False
     redact: bool = True
+    trash: Path | None = None
+    """The folder for new trash, where that is not to be with the rest."""
     confirm: bool = True
     """Whether the human is asked before a plan is applied, where the client can ask."""
     before: Callable[[], object] | None = None
@@ -87,6 +89,7 @@ class Served:
             profile=name if len(self._paths) > 1 else None,
             read_only=self.options.read_only,
             redact=self.options.redact,
+            trash=self.options.trash,
         )
 
     def _leave(self, name: str) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 
 
+def somebody_is_there() -> bool:
+    """Whether a question would be seen, and could be answered."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def agreed(question: str, *, yes: bool) -> bool:
     """Ask a question; where nobody can answer it, the answer is no."""
     if yes:
         return True
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not somebody_is_there():
         return False
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 -- to a person
     answer = sys.stdin.readline()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import replace
 from typing import Any
 
 from mcp_serve import arguments as given_as
+from mcp_serve.times import moment
+from mcp_serve.tools.prune import PruneArguments
 from mcp_serve.tools.sessions import ListArguments
 from session_core import SessionFilter
 
@@ -23,8 +26,14 @@ _PATTERNS = {
 _RANGES = ("tokens", "cost", "tool_calls")
 
 
-class Filtered(ListArguments):
-    """The arguments of `sessions_list`, and the filters that a model is not troubled with."""
+_NOT_OURS = ("profile", "plan")
+"""Arguments of the tools that are no filters."""
+
+_DAY_S = 86_400.0
+
+
+class _More(given_as.Home):
+    """The filters that a model is not troubled with."""
 
     title: given_as.Text | None = None
     cwd: given_as.Project | None = None
@@ -41,16 +50,37 @@ class Filtered(ListArguments):
     min_tool_calls: given_as.Count | None = None
     max_tool_calls: given_as.Count | None = None
 
-    def where(self, now: float) -> SessionFilter:
-        """Return which conversations are asked for."""
+    def with_more(self, where: SessionFilter) -> SessionFilter:
+        """Return a filter with these as well."""
         patterns = {field: getattr(self, name) for name, field in _PATTERNS.items()}
         bounds = [f"{side}_{what}" for what in _RANGES for side in ("min", "max")]
         ranges = {name: getattr(self, name) for name in bounds}
-        return replace(super().where(now), **patterns, **ranges)
+        return replace(where, **patterns, **ranges)
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add them to a verb."""
+class Filtered(_More, ListArguments):
+    """The arguments of `sessions_list`, and every other filter."""
+
+    def where(self, now: float) -> SessionFilter:
+        """Return which conversations are asked for."""
+        return self.with_more(super().where(now))
+
+
+class Pruned(_More, PruneArguments):
+    """The arguments of `sessions_prune`, and every other filter; `until` is an age, in days."""
+
+    status: given_as.Status | None = None
+    since: given_as.Since | None = None
+
+    def where(self, now: float) -> SessionFilter:
+        """Return which sessions are asked for."""
+        active_after = moment("since", self.since, now)
+        found = replace(super().where(now), status=self.status, active_after=active_after)
+        return self.with_more(found)
+
+
+def add(parser: argparse.ArgumentParser, until: str = "not active since then") -> None:
+    """Add them to a verb; `until` is what the end of the time means there."""
     group = parser.add_argument_group("which sessions")
     group.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
     group.add_argument("--source", help="such as cli or telegram")
@@ -60,9 +90,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="active since: 7d, a date",
     )
-    group.add_argument(
-        *("--until", "--older-than", "--before"), metavar="TIME", help="not active since then"
-    )
+    group.add_argument(*("--until", "--older-than", "--before"), metavar="TIME", help=until)
     group.add_argument("--end-reason", metavar="REASON")
     for name in ("--title", "--model", "--branch"):
         group.add_argument(name, metavar="PART", help="a part of it")
@@ -74,10 +102,27 @@ def add(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--max-{name}", type=kind, metavar="N")
 
 
-def given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return those that were given."""
-    named = {name: getattr(options, name, None) for name in Filtered.model_fields}
-    for name in ("since", "until"):
-        if (named[name] or "").isdigit():
-            named[name] = f"{named[name]}d"
+def given(options: argparse.Namespace, of: type[_More] = Filtered) -> dict[str, Any]:
+    """Return those of these arguments that were given."""
+    named = {
+        name: getattr(options, name, None) for name in of.model_fields if name not in _NOT_OURS
+    }
+    for name in {"since", "until"} & named.keys():
+        named[name] = _with_unit(named[name])
     return {name: value for name, value in named.items() if value is not None}
+
+
+def days(text: str | None) -> float | None:
+    """Return how many days ago a time was; one that is to come is none.
+
+    Raises:
+        InvalidInput: it says no time.
+    """
+    now = time.time()
+    at = moment("older-than", _with_unit(text), now)
+    return None if at is None else max((now - at) / _DAY_S, 0.0)
+
+
+def _with_unit(text: str | None) -> str | None:
+    """Return an age with its unit: a bare number is days."""
+    return f"{text}d" if text and text.isdigit() else text

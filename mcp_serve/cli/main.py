@@ -9,20 +9,27 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
-from mcp_serve.cli.codes import BUSY, DONE, FAILED, INTERRUPTED, UNKNOWN_ID
+from mcp_serve.cli.codes import DONE, INTERRUPTED
+from mcp_serve.cli.errors import code_of, said
 from mcp_serve.cli.options import of_answers, of_homes
-from session_core import Busy, Conflict, NotFound, SessionError
+from session_core import SessionError
 
 VERBS = {
     "list": ("mcp_serve.cli.list", "list the newest conversations"),
     "show": ("mcp_serve.cli.show", "show what was said in one"),
     "search": ("mcp_serve.cli.search", "find what was said"),
     "routes": ("mcp_serve.cli.routes", "list which chat is in which session"),
+    "prune": ("mcp_serve.cli.prune", "remove what is old or of no use, into the trash"),
+    "finalize": ("mcp_serve.cli.finalize", "end sessions"),
+    "compress": ("mcp_serve.cli.compress", "put a summary in the place of a long middle"),
+    "edit": ("mcp_serve.cli.edit", "change a title, archive, pin, reopen"),
+    "restore": ("mcp_serve.cli.restore", "list what can be undone, or undo it"),
+    "trash": ("mcp_serve.cli.trash", "list what is in the trash, or empty it"),
+    "log": ("mcp_serve.cli.log", "list who has changed what"),
     "doctor": ("mcp_serve.cli.doctor", "say how the home is, and what each client gets"),
     "serve": ("mcp_serve.cli.serve", "serve the sessions to an MCP client"),
     "install": ("mcp_serve.cli.install", "tell a client of the server"),
@@ -30,8 +37,6 @@ VERBS = {
     "demo": ("mcp_serve.cli.demo", "build a sample home, and ask its server what a client would"),
 }
 """Each verb with its module, and what it does."""
-
-_TOOL = re.compile(r"\bsessions_(\w+)")
 
 _HELLO = "mcp_serve.cli.hello"
 
@@ -62,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except SessionError as error:
-        print(f"mcp-sessions: {_said(error)}", file=sys.stderr)  # noqa: T201 -- the output of a command
-        return _code_of(error)
+        print(f"mcp-sessions: {said(error)}", file=sys.stderr)  # noqa: T201 -- the output of a command
+        return code_of(error)
     return code
 
 
@@ -91,19 +96,6 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
             verb.epilog = getattr(found, "EXAMPLES", None)
             found.arguments(verb)
     return parser
-
-
-def _said(error: SessionError) -> str:
-    """Return an error with the verbs of the command, where it names tools of the server."""
-    said = _TOOL.sub(r"`mcp-sessions \1`", str(error)).replace("routes_list", "routes")
-    nearest = error.nearest if isinstance(error, NotFound) else ()
-    return f"{said}; nearest: {', '.join(nearest[:5])}" if nearest else said
-
-
-def _code_of(error: SessionError) -> int:
-    if isinstance(error, NotFound):
-        return UNKNOWN_ID
-    return BUSY if isinstance(error, (Busy, Conflict)) else FAILED
 
 
 def _accept_every_script() -> None:

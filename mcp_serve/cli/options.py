@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 
 def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
@@ -33,3 +34,10 @@ def of_answers(parser: argparse.ArgumentParser, *, before: bool = False) -> None
         default=False if before else argparse.SUPPRESS,
         help="JSON for a script, with the keys of the tool",
     )
+
+
+def command(options: argparse.Namespace, *words: str) -> str:
+    """Return what to type next about the same home."""
+    home = ["--home", options.home] if options.home else []
+    profiles = [word for name in options.profile for word in ("--profile", name)]
+    return shlex.join(["mcp-sessions", *home, *profiles, *words])

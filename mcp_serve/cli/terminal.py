@@ -27,10 +27,13 @@ _LEAST = 8
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; one that `yields` is as wide as there is room."""
+    """A column of a table; those that yield are as wide as there is room."""
 
     head: str
     yields: bool = False
+    """Whether it is cut where there is no room."""
+    wraps: bool = False
+    """Whether it goes on in the next line there."""
     right: bool = False
     wide_only: bool = False
     """Whether it is left out of a narrow terminal."""
@@ -45,21 +48,27 @@ class Terminal:
             file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False
         )
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table; what does not fit is taken from the column that yields."""
+    def table(
+        self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, bare: bool = False
+    ) -> None:
+        """Write a table, `bare` of heads; those give way that yield or wrap."""
         narrow = self._console.width < _NARROW
         kept = [at for at, each in enumerate(columns) if not (narrow and each.wide_only)]
-        widths = {at: _widest(columns[at].head, rows, at) for at in kept}
-        over = sum(width + _GAP for width in widths.values()) - self._console.width
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
+        widths = _widths(columns, kept, rows, self._console.width)
+        table = Table(
+            box=None,
+            pad_edge=False,
+            show_header=not bare,
+            header_style="dim",
+            padding=(0, _GAP, 0, 0),
+        )
         for at in kept:
             column = columns[at]
-            less = max(over, 0) if column.yields else 0
             table.add_column(
                 column.head,
                 justify="right" if column.right else "left",
-                no_wrap=True,
-                width=max(widths[at] - less, _LEAST) if less else widths[at],
+                no_wrap=not column.wraps,
+                width=widths[at],
                 style="bold" if column.yields else "",
             )
         for row in rows:
@@ -70,6 +79,15 @@ class Terminal:
         """Write a line, or as many as it takes."""
         self._console.print(Text(harmless(text), style=style))
 
+    def short(self, text: str) -> None:
+        """Write as much of a text as fits a line, moved in a little."""
+        cut = Text(harmless(" ".join(text.split())), no_wrap=True, overflow="ellipsis")
+        self._console.print(Padding(cut, (0, 0, 0, 2), expand=False))
+
+    def whole(self, text: str) -> None:
+        """Write a line that is to be copied: the terminal breaks it, where it has to be."""
+        self._console.print(Text(harmless(text)), soft_wrap=True)
+
     def hint(self, text: str) -> None:
         """Say to a person what could be done next; a script is not told."""
         if self._console.is_terminal:
@@ -77,7 +95,21 @@ class Terminal:
 
     def text(self, text: str, style: str = "") -> None:
         """Write a text, moved in a little."""
-        self._console.print(Padding(Text(harmless(text), style=style), (0, 0, 0, 2)))
+        self._console.print(Padding(Text(harmless(text), style=style), (0, 0, 0, 2), expand=False))
+
+
+def _widths(
+    columns: Sequence[Column], kept: Sequence[int], rows: Sequence[Sequence[str]], room: int
+) -> dict[int, int]:
+    """Return how wide each column is; of those that give way the widest does so first."""
+    widths = {at: _widest(columns[at].head, rows, at) for at in kept}
+    giving = [at for at in kept if columns[at].yields or columns[at].wraps]
+    for _ in range(sum(width + _GAP for width in widths.values()) - room):
+        widest = max(giving, key=lambda at: widths[at], default=None)
+        if widest is None or widths[widest] <= _LEAST:
+            break
+        widths[widest] -= 1
+    return widths
 
 
 def _widest(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
@@ -86,9 +118,19 @@ def _widest(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
 
 def since(moment: str | None) -> str:
     """Return how long ago a time of an answer was."""
+    return "?" if moment is None else ago(time.time() - _timestamp(moment))
+
+
+def until(moment: str | None) -> str:
+    """Return in how long a time of an answer is."""
     if moment is None:
         return "?"
-    return ago(time.time() - datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp())
+    left = _timestamp(moment) - time.time()
+    return f"in {ago(left)}" if left > 0 else "expired"
+
+
+def _timestamp(moment: str) -> float:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
 
 
 def local(moment: str | None) -> str:

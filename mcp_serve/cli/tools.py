@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from mcp_serve import plans
 from mcp_serve.calls import opened
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.cli.terminal import Terminal
+from mcp_serve.cli.working import Working
+from mcp_serve.homes import Home
 from mcp_serve.served import Options, Served
 from mcp_serve.tools.spec import Spec
 from mcp_serve.wrong import explain
@@ -29,16 +32,23 @@ Answer = dict[str, Any]
 
 
 class Tools:
-    """What is served, to be asked."""
+    """What is served, to be asked, and where it `changes` to be changed.
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    Raises:
+        InvalidInput: a change of several homes at once; a plan is of one.
+    """
+
+    def __init__(self, options: argparse.Namespace, *, changes: bool = False) -> None:
+        if changes and (options.all_profiles or len(set(options.profile)) > 1):
+            raise InvalidInput("a change is of one home; name it by one --profile")
         choose_driver()
         self._served = Served(
             Options(
                 home=options.home,
                 profiles=options.profile,
                 all_profiles=options.all_profiles,
-                read_only=True,
+                read_only=not changes,
+                trash=getattr(options, "trash", None),
             )
         )
 
@@ -48,20 +58,35 @@ class Tools:
     def __exit__(self, *_: object) -> None:
         self._served.close()
 
-    def ask(self, spec: Spec, given: Answer) -> Answer:
-        """Ask a tool of the home, or of the first profile.
+    @property
+    def home(self) -> Home:
+        """The home, or that of the first profile."""
+        return self._served.home()
+
+    def ask(self, spec: Spec, given: Answer, *work: Working) -> Answer:
+        """Ask a tool of the home, or of the first profile; one that changes something has work.
 
         Raises:
             InvalidInput: it takes no such arguments.
+        """
+        read = self.read(spec, given)
+        chosen = {name: getattr(read, name) for name in read.model_fields_set}
+        arguments, asked = opened(spec, chosen, self._served)
+        answer: Answer = spec.run(self._served.home(arguments.profile), arguments, asked, *work)
+        return answer
+
+    def read(self, spec: Spec, given: Answer) -> Any:
+        """Validate the arguments of a tool.
+
+        Raises:
+            InvalidInput: it takes no such arguments, or not beside a plan.
         """
         try:
             read = spec.arguments.read(given)
         except ValidationError as error:
             raise InvalidInput(explain(error) or "") from error
-        chosen = {name: getattr(read, name) for name in read.model_fields_set}
-        arguments, asked = opened(spec, chosen, self._served)
-        answer: Answer = spec.run(self._served.home(arguments.profile), arguments, asked)
-        return answer
+        plans.check_alone(read, spec.beside_plan)
+        return read
 
     def gather(self, spec: Spec, given: Answer, key: str, limit: int) -> Answer:
         """Ask a list of every profile, page by page, for so many entries of each at most."""
@@ -82,17 +107,26 @@ class Tools:
 
 
 def answer(
-    options: argparse.Namespace, ask: Callable[[Tools], Answer], show: Callable[[Answer], None]
+    options: argparse.Namespace,
+    ask: Callable[[Tools], Answer],
+    show: Callable[[Answer], None],
+    *,
+    changes: bool = False,
 ) -> int:
     """Ask, and show what is answered to whom it is for."""
-    with Tools(options) as tools:
+    with Tools(options, changes=changes) as tools:
         found = ask(tools)
     if options.json:
-        json.dump(found, sys.stdout, ensure_ascii=False, indent=2)
-        sys.stdout.write("\n")
+        print_json(found)
     else:
         show(found)
     return DONE
+
+
+def print_json(found: Answer) -> None:
+    """Write an answer for a script."""
+    json.dump(found, sys.stdout, ensure_ascii=False, indent=2)
+    sys.stdout.write("\n")
 
 
 def terminal() -> Terminal:

@@ -12,7 +12,9 @@ from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools.spec import Spec
 from mcp_serve.work import Work
-from session_core import Wanted
+from session_core import InvalidInput, SessionFilter, Wanted
+
+_OF_NO_SESSION = ("index", "trash")
 
 
 class PruneArguments(given_as.Home):
@@ -31,16 +33,23 @@ class PruneArguments(given_as.Home):
     max_messages: given_as.Count | None = None
     plan: given_as.Handle | None = None
 
+    def where(self, now: float) -> SessionFilter:
+        """Return which sessions are asked for."""
+        del now
+        return plans.where(self)
+
 
 def prune(home: Home, given: PruneArguments, asked: Asked, work: Work) -> dict[str, Any]:
     """Plan, or apply what was planned."""
-    del asked
     if given.plan is not None:
         return plans.apply(home, given.plan, "prune", "removed", work)
+    where = given.where(asked.now)
+    if given.what in _OF_NO_SESSION and (given.sessions or where != SessionFilter()):
+        raise InvalidInput(f"what={given.what!r} is of no session: give no sessions and no filter")
     wanted = Wanted(
         given.what,
         ids=plans.named(home, given.sessions),
-        where=plans.where(given),
+        where=where,
         older_than_days=given.older_than_days,
     )
     return plans.preview(home, home.maintenance.plan(wanted))

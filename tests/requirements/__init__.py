@@ -19,6 +19,7 @@ from tests.requirements import (
     security,
     tables,
     terminal,
+    verbs,
 )
 from tests.requirements.entry import Requirement
 
@@ -38,6 +39,7 @@ PARTS: tuple[dict[str, Requirement], ...] = tuple(
         maintenance,
         security,
         terminal,
+        verbs,
     )
 )
 REQUIREMENTS: dict[str, Requirement] = {key: part[key] for part in PARTS for key in part}

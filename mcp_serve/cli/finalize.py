@@ -1,0 +1,62 @@
+"""`mcp-sessions finalize`: sessions end, and what was said in them stays."""
+
+from __future__ import annotations
+
+import argparse
+
+from mcp_serve.cli import changing, filters
+from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.tools import finalize
+
+_WHAT = ("sessions", "expired", "orphaned", "abandoned")
+
+EXAMPLES = """\
+what it is about:
+  sessions   those that are named by --session
+  expired    what the reset policy of their chats would end with the next message
+  orphaned   continuations after a compression that never ran, of 7 days
+  abandoned  what never ended, without activity for 30 days
+
+examples:
+  mcp-sessions finalize abandoned                     show what would end, and ask
+  mcp-sessions finalize abandoned --older-than 90d --source cli
+  mcp-sessions finalize expired --start-new --yes     their chats begin afresh
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=_WHAT,
+        default="sessions",
+        metavar="WHAT",
+        help="sessions (default), expired, orphaned, abandoned",
+    )
+    parser.add_argument(
+        "--session", action="append", metavar="ID", help="this one, however old; may be repeated"
+    )
+    parser.add_argument("--reason", help="why it ended, as it is noted")
+    parser.add_argument("--start-new", action="store_true", help="their chats begin afresh")
+    changing.arguments(parser)
+    group = parser.add_argument_group("which sessions")
+    group.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
+    group.add_argument("--source", help="such as cli or telegram")
+    group.add_argument("--older-than", metavar="TIME", help="not active since then: 30d, a date")
+    of_homes(parser)
+    of_answers(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan, ask, apply."""
+    asked = {
+        "what": options.what,
+        "sessions": options.session,
+        "reason": options.reason,
+        "start_new": options.start_new,
+        "project": options.project,
+        "source": options.source,
+        "older_than_days": filters.days(options.older_than),
+    }
+    return changing.run(options, changing.Change(finalize.SPEC, "finalize", asked))

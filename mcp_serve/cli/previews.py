@@ -1,0 +1,117 @@
+"""What a change would do and what it has done, as a person reads it."""
+
+from __future__ import annotations
+
+from rich.filesize import decimal
+
+from mcp_serve.cli.errors import in_words
+from mcp_serve.cli.terminal import Column, Terminal
+from mcp_serve.cli.tools import Answer
+
+KINDS = {
+    "prune sessions": ("Remove", "conversation"),
+    "prune ghosts": ("Remove", "empty session"),
+    "prune routes": ("Remove", "route"),
+    "prune orphans": ("Remove", "leftover"),
+    "prune index": ("Merge", "search index"),
+    "prune trash": ("Empty for good", "batch"),
+    "prune all": ("Remove", "thing"),
+    "finalize sessions": ("End", "session"),
+    "finalize expired": ("End", "expired session"),
+    "finalize orphaned": ("End", "orphaned continuation"),
+    "finalize abandoned": ("End", "abandoned session"),
+    "compress": ("Compress", "message"),
+    "undo": ("Drop what was said since in", "session"),
+}
+"""Each kind of plan: what it does, to how many of what."""
+
+NO_UNDO = ("prune index", "prune trash", "undo")
+"""What is not undone; its plan says why."""
+
+_ITEMS = (Column("title", yields=True), Column("why", wraps=True), Column("id"))
+_UNTITLED = (Column("why", wraps=True), Column("id"))
+_LEFT = (Column("id"), Column("why", wraps=True))
+_COUNTED = (Column("", right=True), Column("", wraps=True))
+
+
+def words(kind: str, count: int) -> str:
+    """Return what a plan of a kind does, such as `Remove 3 routes`."""
+    known = (name for name in KINDS if kind.startswith(name))
+    does, thing = KINDS[next(known, "prune all")]
+    if kind == "prune index":
+        return f"{does} the {thing}"
+    several = "batches" if thing == "batch" else f"{thing}s"
+    return f"{does} {count:,} {thing if count == 1 else several}"
+
+
+def plan(out: Terminal, kind: str, found: Answer) -> None:
+    """Show what a plan would do."""
+    out.line(words(kind, found["count"]), "bold")
+    if found["items"]:
+        out.line()
+        items(out, found)
+    protected(out, found)
+    room(out, kind, found["bytes"])
+    for warning in found["warnings"]:
+        out.line(f"Note: {in_words(warning)}.")
+
+
+def items(out: Terminal, found: Answer) -> None:
+    """Show the first things that a plan is about, and how many more there are."""
+    titled = any(each["title"] for each in found["items"])
+    rows = [
+        [*([each["title"] or "(no title)"] if titled else []), each["why"], each["id"]]
+        for each in found["items"]
+    ]
+    out.table(_ITEMS if titled else _UNTITLED, rows)
+    more = found["count"] - len(found["items"])
+    if more > 0:
+        out.line(f"and {more:,} more", "dim")
+
+
+def protected(out: Terminal, found: Answer) -> None:
+    """Show what stays although it was asked for, and why."""
+    if found["protected"]:
+        out.line()
+        out.line("Kept:", "bold")
+        out.table(
+            _COUNTED,
+            [[f"{each['count']:,}", each["why"]] for each in found["protected"]],
+            bare=True,
+        )
+
+
+def room(out: Terminal, kind: str, size: Answer) -> None:
+    """Show what it takes of the disk and gives back, and for how long it can be undone."""
+    out.line()
+    if size["won_now"]:
+        out.line(f"About {decimal(size['won_now'])} become free now.")
+    if kind == "prune index" and size["needed_now"]:
+        out.line(f"It needs about {decimal(size['needed_now'])} of the disk while it works.")
+    if not kind.startswith(NO_UNDO):
+        taken = size["won_later"]
+        trash = f"; the trash takes about {decimal(taken)} for as long" if taken else ""
+        out.line(f"It can be undone for 30 days{trash}.")
+
+
+def skipped(out: Terminal, found: Answer) -> None:
+    """Show what was left as it is."""
+    left = found.get("skipped")
+    if left:
+        out.line()
+        out.line(f"{len(left):,} left as they are:" if len(left) > 1 else "1 left as it is:")
+        out.table(_LEFT, [[each["id"], each["why"]] for each in left])
+
+
+_DONE = (("removed", "removed"), ("finalized", "ended"), ("restored", "brought back"))
+
+
+def done(out: Terminal, kind: str, found: Answer) -> None:
+    """Show what was done."""
+    counted = [f"{found[name]:,} {said}" for name, said in _DONE if name in found]
+    if kind == "prune index":
+        counted = ["the search index is merged"]
+    rest = f"; {found['remaining']:,} to go" if found["remaining"] else ""
+    end = "Done" if found["outcome"] == "applied" else "Stopped"
+    out.line(f"{end}: {', '.join(counted)}{rest}.", "bold")
+    skipped(out, found)

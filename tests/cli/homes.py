@@ -1,0 +1,74 @@
+"""A home full of what a person would tidy up, each thing as old as it has to be by now."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from session_core import SessionDB, SessionSource, SessionStore
+
+DAY = 86_400.0
+LONG = "20261118_090909_ab12cd"
+"""The one that the examples of the help name."""
+FRESH = "20261118_100000_d4e5f6"
+
+
+class Clock:
+    """A time so many days ago."""
+
+    def __init__(self) -> None:
+        self.days = 0.0
+
+    def __call__(self) -> float:
+        """Return it."""
+        return time.time() - self.days * DAY
+
+
+def build(home: Path, *, old: int = 3, ghosts: int = 25) -> Path:
+    """Make it: old ones, ghosts, one that never ended, a long one, a lost route, a fresh one."""
+    clock = Clock()
+    home.mkdir(parents=True, exist_ok=True)
+    with SessionDB(home / "state.db", clock=clock) as db:
+        for number in range(old):
+            clock.days = 140 + number
+            _session(db, f"20260701_0900{number:02}_0ld{number:03}", f"The ledger, part {number}")
+        clock.days = 9
+        for number in range(ghosts):
+            _session(db, f"20261109_1200{number:02}_9057{number:02}", None, source="tui", turns=0)
+        clock.days = 60
+        _session(db, "20260920_080000_forg07", "Left open", ends=False)
+        clock.days = 2
+        _long(db)
+        clock.days = 0.5
+        _session(db, FRESH, "What to cook", ends=False)
+        with SessionStore(home / "sessions", db=db) as store:
+            store.get_or_create_session(SessionSource(platform="telegram", chat_id="1"))
+    return home
+
+
+def _session(
+    db: SessionDB,
+    key: str,
+    title: str | None,
+    *,
+    source: str = "cli",
+    turns: int = 2,
+    ends: bool = True,
+) -> None:
+    db.create_session(key, source)
+    for number in range(turns):
+        db.append_message(key, "user", f"question {number} of {key}")
+        db.append_message(key, "assistant", f"answer {number} of {key}")
+    if title:
+        db.set_session_title(key, title)
+    if ends:
+        db.end_session(key, "cli_close")
+
+
+def _long(db: SessionDB) -> None:
+    db.create_session(LONG, "cli")
+    db.set_session_title(LONG, "The ports")
+    for number in range(60):
+        text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
+        db.append_message(LONG, "user", text)
+        db.append_message(LONG, "assistant", f"noted in /srv/ports/{number}.toml")

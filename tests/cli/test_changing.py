@@ -1,0 +1,285 @@
+"""What a person types to change something: the plan, the question, what is said, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.cells import cell_len
+
+from session_core import SessionDB, SessionFilter
+from tests.cli.homes import FRESH, LONG
+from tests.cli.people import CTRL_C
+from tests.homes import connect
+
+
+def ids(home):
+    with SessionDB(home / "state.db", read_only=True) as db:
+        return set(db.find_sessions(SessionFilter(status="all")))
+
+
+# -- the question -----------------------------------------------------------------------------
+
+
+def test_the_plan_is_shown_and_done_where_the_answer_is_yes(person, home):
+    with person("prune", "ghosts") as seen:
+        seen.until("Remove 25 empty sessions? [y/N]")
+        assert "20261109_120000_905700" in seen.screen
+        assert "and 5 more" in seen.screen
+        assert "It can be undone for 30 days" in seen.screen
+        assert len(ids(home)) == 31
+        seen.type("y\n")
+        assert seen.ends() == 0
+    assert "Done: 25 removed." in seen.screen
+    assert len(ids(home)) == 6
+
+
+def test_a_no_changes_nothing_and_closes_the_plan(person, home):
+    before = ids(home)
+    with person("prune") as seen:
+        seen.until("[y/N]")
+        seen.type("\n")
+        assert seen.ends() == 5
+    assert ids(home) == before
+    assert "Declined: nothing was changed, and the plan is closed." in seen.screen
+
+
+def test_a_declined_plan_cannot_be_applied(run, answer):
+    declined = answer("prune", code=5)
+    assert declined["outcome"] == "declined"
+    done = run("prune", "--plan", declined["plan"], "--yes")
+    assert done.code == 4
+    assert "closed" in done.err
+
+
+def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
+    before = ids(home)
+    for verb in (("prune",), ("finalize", "abandoned"), ("compress", LONG, "--keep-last", "9")):
+        done = run(*verb)
+        assert done.code == 5
+        assert "nobody could be asked, and --yes was not given" in done.err
+    assert ids(home) == before
+
+
+def test_ctrl_c_at_the_question_leaves_the_plan_open(person, answer):
+    with person("prune") as seen:
+        seen.until("[y/N]")
+        seen.type(CTRL_C)
+        assert seen.ends() == 130
+    assert "nothing was changed. Go on with it by" in seen.screen
+    plan = seen.screen.split("--plan ")[-1].split()[0]
+    assert answer("prune", "--plan", plan, "--yes")["removed"] == 3
+
+
+# -- plans and scripts ------------------------------------------------------------------------
+
+
+def test_a_plan_is_made_shown_and_applied_later(person, run, answer, home):
+    before = ids(home)
+    done = run("prune", "--plan-only")
+    assert done.code == 0
+    assert ids(home) == before
+    handle = done.out.split("--plan ")[-1].split()[0]
+    with person("prune", "--plan", handle) as seen:
+        seen.until("Remove 3 conversations? [y/N]")
+        seen.type("y\n")
+        assert seen.ends() == 0
+    assert len(ids(home)) == len(before) - 3
+    assert answer("prune", "--plan", handle)["outcome"] == "applied"
+
+
+@pytest.mark.parametrize(
+    ("verb", "counted"),
+    [
+        (("prune", "ghosts"), ("removed", 25)),
+        (("prune", "all"), ("removed", 28)),
+        (("prune", "index"), ("removed", 0)),
+        (("finalize", "abandoned"), ("finalized", 1)),
+        (("finalize", "--session", FRESH, "--reason", "done"), ("finalized", 1)),
+    ],
+    ids=lambda verb: " ".join(map(str, verb)),
+)
+def test_json_has_the_keys_of_the_tool(answer, verb, counted):
+    plan = answer(*verb, "--plan-only")
+    planned = {"outcome", "plan", "expires_at", "count", "items", "protected", "bytes", "warnings"}
+    assert set(plan) == planned
+    done = answer(*verb[:1], "--plan", plan["plan"], "--yes")
+    name, count = counted
+    assert set(done) == planned | {name, "skipped", "remaining", "batch"}
+    assert (done["outcome"], done[name], done["remaining"]) == ("applied", count, 0)
+
+
+def test_json_is_alone_on_standard_output_also_where_somebody_is_asked(run):
+    script = run("prune", "--json")
+    assert json.loads(script.out)["outcome"] == "declined"
+    assert "Remove 3 conversations" in script.err
+
+
+def test_nothing_to_do_is_done(run, answer):
+    assert answer("prune", "--source", "telegram")["outcome"] == "nothing"
+    assert "Nothing to do." in run("prune", "--source", "telegram").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("prune", "everything"), 2, "invalid choice"),
+        (("prune", "--trash", "/nowhere"), 2, "there is no folder /nowhere"),
+        (("prune", "--plan", "p-nope", "--plan-only"), 2, "not allowed with"),
+        (("prune", "--plan", "p-nope"), 3, "there is no plan"),
+        (("prune", "--session", "nobody"), 3, "nobody"),
+        (("prune", "trash", "--source", "cli"), 1, "is of no session"),
+        (("prune", "--older-than", "soon"), 1, "is no time"),
+        (("finalize",), 1, "name the sessions"),
+        (("compress",), 1, "name the session"),
+        (("compress", LONG, "--method", "summary"), 1, "--plan-only"),
+        (("compress", LONG, "--summary", "/nowhere"), 1, "no summary can be read"),
+        (("restore", "b-nope"), 3, "there is no batch"),
+        (("restore", "b-nope", "--plan-only"), 3, "there is no batch"),
+        (("edit", "nobody", "--pin"), 3, "nobody"),
+        (("edit", FRESH), 1, "nothing to edit"),
+        (("edit", FRESH, "--pin", "--unpin"), 2, "not allowed with"),
+        (("prune", "--all-profiles"), 1, "one --profile"),
+        (("trash",), 2, "list|empty"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, code, says):
+    done = run(*arguments)
+    assert done.code == code
+    assert says in done.err
+    assert "Traceback" not in done.err
+
+
+def test_nothing_adds_to_a_plan(run, plan_of):
+    plan = plan_of("prune")
+    done = run("prune", "ghosts", "--plan", plan, "--yes")
+    assert (done.code, "with plan no what may be given" in done.err) == (1, True)
+
+
+def test_a_plan_of_another_verb_is_refused_with_the_verb_that_takes_it(run, plan_of):
+    done = run("finalize", "--plan", plan_of("prune"), "--yes")
+    assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (1, True)
+
+
+def test_what_was_changed_since_is_left_and_said(run, answer, home):
+    plan = answer("prune", "--plan-only")
+    with SessionDB(home / "state.db") as db:
+        db.append_message(plan["items"][0]["id"], "user", "one more")
+    done = run("prune", "--plan", plan["plan"], "--yes")
+    assert done.code == 0
+    assert "Done: 2 removed." in done.out
+    assert "1 left as it is:" in done.out
+
+
+def test_somebody_else_at_the_store_is_busy_and_not_failed(person, plan_of, home):
+    plan = plan_of("prune")
+    with connect(home / "state.db") as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with person("prune", "--plan", plan, "--yes") as seen:
+            assert seen.ends() == 4
+    assert "mcp-sessions: " in seen.screen
+
+
+def test_a_home_without_a_database_has_nothing_and_gets_none(forks, tmp_path):
+    for verb in (("prune",), ("restore",), ("trash", "list"), ("log",)):
+        forks.start(["--home", str(tmp_path / "none"), *verb])
+        assert forks.ended().code == 0
+    assert not (tmp_path / "none").exists()
+
+
+# -- which sessions ---------------------------------------------------------------------------
+
+
+def test_every_filter_chooses_what_is_pruned(answer):
+    def chosen(*arguments):
+        found = answer("prune", "--plan-only", *arguments)
+        return [each["title"] for each in found["items"]]
+
+    assert chosen("--title", "part 1") == ["The ledger, part 1"]
+    assert chosen("--older-than", "143") == []
+    assert len(chosen("--older-than", "140")) == 3
+    assert chosen("--before", "2000-01-01") == []
+    assert chosen("--older-than", "30d", "--since", "2d") == []
+    assert len(chosen("--max-messages", "4")) == 3
+    assert chosen("--min-messages", "5") == []
+    assert chosen("--status", "archived") == []
+    assert chosen("--model", "nobody's") == []
+
+
+def test_a_session_is_named_however_old_it_is(answer):
+    fresh = "20261109_120003_905703"
+    found = answer("prune", "--session", fresh, "--yes")
+    assert [each["id"] for each in found["items"]] == [fresh]
+
+
+def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    done = answer("prune", "--trash", str(other), "--yes")
+    assert [path.suffix for path in other.glob("*.db")] == [".db"]
+    assert answer("restore", done["batch"])["restored"] == 3
+    assert len(ids(home)) == 31
+
+
+# -- how it looks -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_every_line_fits_the_terminal(person, columns):
+    def check(*arguments):
+        with person(*arguments, columns=columns) as seen:
+            assert seen.ends() == 0, seen.screen
+        long = [line for line in seen.screen.splitlines() if cell_len(line.rstrip()) > columns]
+        assert [line for line in long if "mcp-sessions --home" not in line] == []
+        return seen.screen
+
+    shown = check("prune", "--plan-only")
+    assert all(each in shown for each in ("20260701_090001_0ld001", "2026-"))
+    check("prune", "all", "--yes")
+    check("finalize", "abandoned", "--plan-only")
+    check("compress", LONG, "--keep-last", "9", "--yes")
+    check("edit", FRESH, "--title", "Cooking", "--pin")
+    check("restore")
+    check("trash", "list")
+    check("trash", "empty", "--older-than", "0", "--plan-only")
+    check("log")
+
+
+def test_a_script_gets_no_style(run):
+    done = run("prune", "--yes")
+    assert "\x1b" not in done.out + done.err
+    assert done.err == ""
+
+
+# -- Ctrl-C while it works --------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
+    run, person, answer, plan_of, home
+):
+    with SessionDB(home / "state.db") as db:
+        for number in range(200):
+            db.append_message("20260701_090000_0ld000", "user", f"{number} " + "x" * 2000)
+    before = ids(home)
+    plan = plan_of("prune", "--session", "20260701_090000_0ld000", "--older-than", "0")
+    with person("prune", "--plan", plan, "--yes") as seen:
+        with connect(home / "state.db") as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            seen.until("Removing")
+            seen.type(CTRL_C)
+            seen.until("Ending behind this step")
+            connection.rollback()
+        assert seen.ends() == 130
+    assert "Stopped: 0 removed; 1 to go." in seen.screen
+    assert f"--plan {plan}" in seen.screen
+    assert "Undo what was done by" in seen.screen
+    assert ids(home) == before
+    within = home / "within"
+    within.mkdir()
+    stuck = run("prune", "--plan", plan, "--trash", str(within))
+    assert (stuck.code, "name a folder elsewhere for the trash" in stuck.err) == (6, True)
+    assert "A part of it was done, and the store is whole." in stuck.err
+    done = answer("prune", "--plan", plan)
+    assert (done["outcome"], done["removed"]) == ("applied", 1)
+    assert answer("restore", done["batch"])["outcome"] == "applied"
+    assert ids(home) == before

@@ -1,0 +1,125 @@
+"""Each verb that changes something, on a home that the real Hermes made and then reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.forks import Forks, Ran
+from tests.interop.hermes import Hermes
+from tests.interop.maintained import KINDS, maker, snapshot
+
+VERSION = "0.19.0"
+
+
+class Verbs:
+    """Runs verbs on one home as a script does."""
+
+    def __init__(self, forks: Forks, home: Path) -> None:
+        self._forks = forks
+        self.home = home
+
+    def run(self, *arguments: str) -> Ran:
+        """Run one."""
+        self._forks.start(["--home", str(self.home), *arguments])
+        return self._forks.ended()
+
+    def answer(self, *arguments: str) -> dict[str, Any]:
+        """Run one that is done; return its JSON."""
+        done = self.run(*arguments, "--json")
+        assert done.code == 0, done.err
+        found: dict[str, Any] = json.loads(done.out)
+        return found
+
+    def theirs(self) -> dict[str, dict[str, Any]]:
+        """Return every session as Hermes reads it, which is content with the file."""
+        with Hermes(VERSION, self.home) as hermes:
+            assert hermes.sql("PRAGMA integrity_check") == [["ok"]]
+            assert hermes.call("list_sessions_rich", limit=1000)
+            ids = [row[0] for row in hermes.sql("SELECT id FROM sessions")]
+            rows: dict[str, dict[str, Any]] = hermes.each("get_session", ids)
+        return rows
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return maker(tmp_path_factory.mktemp("made"))(VERSION, damaged=False)
+
+
+@pytest.fixture(scope="module")
+def forks():
+    with Forks() as forks:
+        yield forks
+
+
+@pytest.fixture
+def verbs(made, forks, tmp_path):
+    return Verbs(forks, snapshot(made.home, tmp_path / "home"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_hermes_states_goes_by_the_verb_and_comes_back(made, verbs, kind):
+    before = verbs.theirs()
+    planned = verbs.answer(KINDS[kind], kind, "--plan-only")
+    if kind != "all":
+        assert planned["count"] == len(made.chosen(kind))
+    done = verbs.answer(KINDS[kind], "--plan", planned["plan"], "--yes")
+    assert (done["outcome"], done["skipped"], done["remaining"]) == ("applied", [], 0)
+    after = verbs.theirs()
+    kinds = ("sessions", "ghosts") if kind == "all" else (kind,)
+    gone = {
+        each
+        for one in kinds
+        if one in ("sessions", "ghosts")
+        for together in made.chosen(one).values()
+        for each in together
+    }
+    assert before.keys() - after.keys() == gone
+    assert verbs.answer("restore", done["batch"])["outcome"] == "applied"
+    assert verbs.theirs() == before
+
+
+def test_hermes_reads_the_edits_and_a_named_end(verbs):
+    session = next(
+        name for name, row in verbs.theirs().items() if row["ended_at"] is None and not row["title"]
+    )
+    edited = verbs.answer("edit", session, "--title", "Named by a verb", "--archive")
+    row = verbs.theirs()[session]
+    assert (row["title"], row["archived"]) == ("Named by a verb", 1)
+    verbs.answer("restore", edited["batch"])
+    assert verbs.theirs()[session]["title"] is None
+
+
+def test_hermes_reads_what_is_compressed_and_what_comes_back(verbs):
+    with Hermes(VERSION, verbs.home) as hermes:
+        hermes.call("create_session", "long_one", "cli")
+        for number in range(80):
+            text = f"ticket ABC-{number}: port {8000 + number}. " + "well, " * 200
+            hermes.call("append_message", "long_one", "user", text)
+            hermes.call("append_message", "long_one", "assistant", "noted")
+        before = hermes.call("get_messages", "long_one")
+    done = verbs.answer("compress", "long_one", "--keep-last", "9", "--yes")
+    with Hermes(VERSION, verbs.home) as hermes:
+        now = hermes.call("get_messages", done["session_id"])
+    assert len(now) < len(before)
+    verbs.answer("restore", done["batch"])
+    with Hermes(VERSION, verbs.home) as hermes:
+        assert hermes.call("get_messages", "long_one") == before
+
+
+def test_hermes_reads_a_home_whose_index_was_merged_and_trash_emptied(verbs):
+    before = verbs.theirs()
+    verbs.answer("prune", "index", "--yes")
+    done = verbs.answer("prune", "ghosts", "--yes")
+    emptied = verbs.answer("trash", "empty", "--older-than", "0", "--yes")
+    assert emptied["removed"] == 1
+    assert len(verbs.theirs()) == len(before) - done["removed"]
+    assert verbs.run("restore", done["batch"]).code == 4
+    assert [line["what"] for line in verbs.answer("log")["lines"]] == [
+        "prune trash",
+        "prune ghosts",
+        "prune index",
+    ]
