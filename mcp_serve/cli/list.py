@@ -8,7 +8,7 @@ from dataclasses import replace
 from mcp_serve.cli import filters
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.terminal import Column, since
-from mcp_serve.cli.tools import Answer, answer, terminal
+from mcp_serve.cli.tools import Answer, answer, show_list, terminal
 from mcp_serve.tools import sessions
 
 _COLUMNS = (
@@ -57,15 +57,12 @@ def _show(found: Answer) -> None:
     if not found["sessions"]:
         out.line("No such conversations.")
         return
-    several = any("profile" in each for each in found["sessions"])
-    columns = (Column("profile"), *_COLUMNS) if several else _COLUMNS
-    out.table(columns, [_row(each, several=several) for each in found["sessions"]])
+    show_list(_COLUMNS, found["sessions"], _row)
     if found["next_cursor"] is not None:
         out.hint("There are more: --limit shows them, words and filters find them.")
 
 
-def _row(each: Answer, *, several: bool) -> list[str]:
+def _row(each: Answer) -> list[str]:
     shown = each["title"] or each["preview"] or "(nothing in it)"
     row = [since(each["last_active_at"]), f"{each['messages']:,}", shown, each["source"]]
-    row.append(each["id"])
-    return [each["profile"], *row] if several else row
+    return [*row, each["id"]]

@@ -9,7 +9,7 @@ from mcp_serve import arguments as given_as
 from mcp_serve import rows
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.terminal import Column, local
-from mcp_serve.cli.tools import Answer, answer, terminal
+from mcp_serve.cli.tools import Answer, answer, show_list, terminal
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
@@ -79,7 +79,7 @@ def _show(found: Answer) -> None:
     if not found["lines"]:
         out.line("Nothing was changed by us in this home.")
         return
-    out.table(_COLUMNS, [_row(each) for each in found["lines"]])
+    show_list(_COLUMNS, found["lines"], _row)
     if found["next_cursor"] is not None:
         out.hint("There are more: --limit shows them.")
 

@@ -21,7 +21,7 @@ KINDS = {
     "finalize orphaned": ("End", "orphaned continuation"),
     "finalize abandoned": ("End", "abandoned session"),
     "compress": ("Compress", "message"),
-    "undo": ("Drop what was said since in", "session"),
+    "undo": ("Take a compression back, and with it drop", "session"),
 }
 """Each kind of plan: what it does, to how many of what."""
 

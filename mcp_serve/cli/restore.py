@@ -9,7 +9,7 @@ from functools import partial
 from mcp_serve.cli import changing
 from mcp_serve.cli.options import command, of_answers, of_homes
 from mcp_serve.cli.terminal import Column, local
-from mcp_serve.cli.tools import Answer, Tools, answer, terminal
+from mcp_serve.cli.tools import Answer, Tools, answer, show_list, terminal
 from mcp_serve.cli.working import Working
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
@@ -65,6 +65,8 @@ def _found(tools: Tools, options: argparse.Namespace) -> Answer:
 
 def _list(home: Home, given: restore.RestoreArguments, asked: Asked) -> Answer:
     found: Answer = restore.SPEC.run(home, given, asked, Working("Looking"))
+    if home.profile:
+        found["batches"] = [each | {"profile": home.profile} for each in found["batches"]]
     return found
 
 
@@ -77,13 +79,7 @@ def _show(options: argparse.Namespace, found: Answer) -> None:
     if not found["batches"]:
         out.line("Nothing was changed that can be undone.")
         return
-    rows = [
-        [local(each["at"]), each["tool"], f"{each['count']:,}", local(each["expires_at"])[:10]]
-        for each in found["batches"]
-    ]
-    out.table(
-        _COLUMNS, [[*row, each["batch"]] for row, each in zip(rows, found["batches"], strict=True)]
-    )
+    show_list(_COLUMNS, found["batches"], _row)
     if options.batch is not None:
         out.line("Nothing was changed. It is undone by")
         out.whole(f"  {command(options, 'restore', options.batch)}")
@@ -91,3 +87,8 @@ def _show(options: argparse.Namespace, found: Answer) -> None:
         out.hint("There are more: --limit shows them.")
     else:
         out.hint("mcp-sessions restore BATCH undoes one of them.")
+
+
+def _row(each: Answer) -> list[str]:
+    until = local(each["expires_at"])[:10]
+    return [local(each["at"]), each["tool"], f"{each['count']:,}", until, each["batch"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -14,7 +14,7 @@ from mcp_serve import plans
 from mcp_serve.calls import opened
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.driver import choose_driver
-from mcp_serve.cli.terminal import Terminal
+from mcp_serve.cli.terminal import Column, Terminal
 from mcp_serve.cli.working import Working
 from mcp_serve.homes import Home
 from mcp_serve.served import Options, Served
@@ -127,6 +127,15 @@ def print_json(found: Answer) -> None:
     """Write an answer for a script."""
     json.dump(found, sys.stdout, ensure_ascii=False, indent=2)
     sys.stdout.write("\n")
+
+
+def show_list(
+    columns: Sequence[Column], entries: Sequence[Answer], row: Callable[[Answer], list[str]]
+) -> None:
+    """Show what a list has found, with the profiles where there are several."""
+    several = any("profile" in each for each in entries)
+    rows = [[each["profile"], *row(each)] if several else row(each) for each in entries]
+    terminal().table([Column("profile"), *columns] if several else columns, rows)
 
 
 def terminal() -> Terminal:

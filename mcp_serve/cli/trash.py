@@ -11,7 +11,7 @@ from mcp_serve import rows
 from mcp_serve.cli import changing, filters
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.terminal import Column, since, until
-from mcp_serve.cli.tools import Answer, answer, terminal
+from mcp_serve.cli.tools import Answer, answer, show_list, terminal
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
@@ -115,7 +115,7 @@ def _show(found: Answer) -> None:
     if not found["batches"]:
         out.line("There is nothing in the trash.")
         return
-    out.table(_COLUMNS, [_row(each) for each in found["batches"]])
+    show_list(_COLUMNS, found["batches"], _row)
     out.line(f"{decimal(sum(each['bytes'] for each in found['batches']))} in all.", "dim")
     if found["next_cursor"] is not None:
         out.hint("There are more: --limit shows them.")

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from session_core import SessionDB, SessionFilter
-from tests.cli.homes import FRESH, LONG
+from tests.cli.homes import FRESH, LONG, build
 from tests.cli.people import CTRL_C
 
 
@@ -162,6 +162,20 @@ def test_the_log_says_who_has_changed_what(answer, run):
     assert (second["what"], second["counts"]["removed"]) == ("prune ghosts", 25)
     assert len(answer("log", "--limit", "1")["lines"]) == 1
     assert "removed 25" in run("log").out
+
+
+def test_what_was_changed_in_several_profiles_is_told_apart(answer, run, home):
+    build(home / "profiles" / "work", ghosts=2)
+    answer("prune", "ghosts", "--yes")
+    answer("prune", "ghosts", "--yes", "--profile", "work")
+    for verb, key in (
+        (("restore",), "batches"),
+        (("trash", "list"), "batches"),
+        (("log",), "lines"),
+    ):
+        found = answer(*verb, "--all-profiles")[key]
+        assert [each["profile"] for each in found] == ["default", "work"]
+        assert "work" in run(*verb, "--all-profiles").out
 
 
 def test_what_only_reads_writes_nothing(run, home, tmp_path):

@@ -80,6 +80,7 @@ REQUIREMENTS = {
         "cli/test_undoing",
         "edits_of_one_call_are_undone_as_one",
         "what_can_be_undone_is_listed_and_undone",
+        "what_does_not_fit_any_more_is_said_and_tried_again",
         "a_restore_that_drops_what_was_said_since_asks",
     ),
     "verbs:trash": of(
@@ -88,6 +89,7 @@ REQUIREMENTS = {
         "cli/test_undoing",
         "the_trash_says_what_it_takes_and_is_emptied_for_good",
         "the_log_says_who_has_changed_what",
+        "what_was_changed_in_several_profiles_is_told_apart",
         "what_only_reads_writes_nothing",
     ),
     "verbs:help": of(
