@@ -56,6 +56,11 @@ NOT_FOUND: dict[str, Call] = {
     "search": lambda db: db.search("x", session="n"),
     "recount": lambda db: db.recount_session("n"),
     "parent": lambda db: db.create_session("m", "cli", parent_session_id="n"),
+    "first parent": lambda db: db.append_message(
+        "m", "user", "x", create={"source": "cli", "parent_session_id": "n"}
+    ),
+    "later parent": lambda db: db.update_session("s", parent_session_id="n"),
+    "tokens of": lambda db: db.record_auxiliary_usage("n", "title", input_tokens=1),
     "append": lambda db: db.append_message("n", "user", "x"),
     "append none": lambda db: db.append_messages("n", []),
     "rewind": lambda db: db.rewind_to_message("n", 1),
@@ -96,8 +101,10 @@ def test_an_id_that_is_not_there_is_answered(
 
 
 @pytest.mark.parametrize("call", NOT_FOUND.values(), ids=NOT_FOUND)
-def test_an_id_that_has_to_be_there_is_not_found(filled: StateDatabase, call: Call) -> None:
-    with pytest.raises(NotFound):
+def test_an_id_that_has_to_be_there_is_not_found_and_named(
+    filled: StateDatabase, call: Call
+) -> None:
+    with pytest.raises(NotFound, match=r"'n'|99"):
         call(filled)
     assert is_untouched(filled)
 

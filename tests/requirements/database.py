@@ -290,7 +290,7 @@ REQUIREMENTS = {
         "An unknown id has one of four answers, which the contract names.",
         "contract/test_unknown_ids",
         "an_id_that_is_not_there_is_answered",
-        "an_id_that_has_to_be_there_is_not_found",
+        "an_id_that_has_to_be_there_is_not_found_and_named",
         "a_session_to_be_compacted_has_to_be_there",
     ),
     "faults:interrupts": of(

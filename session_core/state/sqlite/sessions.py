@@ -82,6 +82,7 @@ class Sessions(Store):
 
         Raises:
             InvalidInput: a field is unknown, or the parent came from the session.
+            NotFound: the parent is not there.
             Unsupported: this home has no column for it.
         """
         values = columns.encoded(fields, columns.UPDATED)
@@ -90,9 +91,10 @@ class Sessions(Store):
             for name in values:
                 if not handle.has("sessions", name):
                     raise Unsupported(f"the sessions of this home have no {name}")
-            if not values:
-                return get(handle, session_id) is not None
-            return update(handle, session_id, values)
+            there = is_there(handle, session_id)
+            if there and values.get("parent_session_id") is not None:
+                require(handle, values["parent_session_id"])
+            return there and (not values or update(handle, session_id, values))
 
         return self._write(step)
 
@@ -245,6 +247,7 @@ def insert(handle: Handle, values: Mapping[str, Any]) -> None:
     parent = values.get("parent_session_id")
     if parent is not None and lineage.parent_of(handle, values["id"]) is None:
         lineage.check_parent(handle, values["id"], parent)
+        require(handle, parent)
     here = [name for name in values if handle.has("sessions", name)]
     filled = [name for name in here if name in columns.FILLED]
     resolution = (
