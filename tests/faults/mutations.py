@@ -336,7 +336,7 @@ READING = frozenset(
         *("get_conversation_root", "get_compression_lineage", "children", "list_sessions"),
         *("summarize", "find_sessions", "search", "drifted_sessions", "check_integrity"),
         *("sizes", "changes", "has_routing", "in_transaction", "folder"),
-        *("holders",),
+        *("holders", "read_only"),
         *("get_gateway_routing_entry",),
         *("load_gateway_routing_entries", "dump_gateway_routing_entries"),
         *("get_compression_lock_holder", "belongings", "routing_rows"),

@@ -237,7 +237,7 @@ LOOKING = frozenset(
         *("config", "db", "hooks", "problems", "get", "entries", "peek_session_id", "key_of"),
         *("lookup_by_session_id", "list_sessions", "is_session_finalizable", "session_fields"),
         "peer_fields",
-        *("is_session_expired", "is_in_turn", "state_of", "open", "close"),
+        *("is_session_expired", "is_in_turn", "is_kept", "state_of", "open", "close"),
         *("folder", "sessions_dir", "is_end_told", "forget_marks", "begin_end", "tell_untold"),
     }
 )

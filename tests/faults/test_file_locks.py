@@ -25,6 +25,7 @@ Locks = frozenset[tuple[str, ...]]
 CALLS: dict[str, Callable[[SessionDB], object]] = {
     "kind": lambda db: db.kind,
     "immutable": lambda db: db.immutable,
+    "read_only": lambda db: db.read_only,
     "get_meta": lambda db: db.get_meta("key"),
     "get_session": lambda db: db.get_session("chat"),
     "resolve_session_id": lambda db: db.resolve_session_id("cha"),

@@ -73,7 +73,7 @@ class Store:
         self.path = _checked(home.find_home().db_path if db_path is None else db_path)
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s is {patience_s}; at least 0")
-        self.read_only = read_only
+        self._read_only = read_only
         self._patience_s = patience_s
         self._clock = clock
         self._pid = os.getpid()
@@ -93,6 +93,11 @@ class Store:
     def folder(self) -> Path | None:
         """The folder of the home."""
         return self.path.parent
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading alone."""
+        return self._read_only
 
     @property
     def immutable(self) -> bool:
