@@ -70,9 +70,11 @@ class Screen:
 
 
 def _width_of(stream: TextIO) -> int:
-    if not stream.isatty():
-        return WIDTH
-    return os.get_terminal_size(stream.fileno()).columns or WIDTH
+    try:
+        asked = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):
+        asked = 0
+    return asked or WIDTH
 
 
 def columns(text: str) -> int:

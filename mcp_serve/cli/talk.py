@@ -4,43 +4,78 @@ from __future__ import annotations
 
 import logging
 import math
-import tempfile
+import os
+import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from mcp_serve.quoting import plain
 from session_core import SessionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
 _PATIENCE_S = 2.0
 """How long a server that has said something else may yet say what it should."""
 _SHOWN = 200
+_CHUNK = 1 << 16
 _CLOSED = "Connection closed"
 """How the SDK says it."""
+
+
+_EXPECTED = (
+    SessionError,
+    MCPError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+)
+"""How the SDK and the system say that a server is none; everything else is a fault of ours."""
 
 
 class NoServer(SessionError):
     """What was started cannot be talked to; the message says why."""
 
 
-@dataclass(slots=True)
 class _Heard:
-    """What came beside the answers."""
+    """What came beside the answers: the first that is no MCP, the last that it said of itself."""
 
-    errors: TextIO
-    noise: str | None = None
+    def __init__(self) -> None:
+        self.noise: str | None = None
+        reading, writing = os.pipe()
+        self.errors = os.fdopen(writing, "w", encoding="utf-8")
+        self._end = b""
+        # It may say more than a disk holds, so that the end alone is kept.
+        self._reader = threading.Thread(target=self._read, args=(reading,), daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.errors.close()
 
     def last_words(self) -> str:
-        """Return the last line that it has said of itself."""
-        self.errors.seek(0)
-        lines = [line for line in map(plain, self.errors.read().splitlines()) if line]
+        """Return the last line that it has said of itself, once it has ended."""
+        self.errors.close()
+        self._reader.join(_PATIENCE_S)
+        lines = [
+            line for line in map(plain, self._end.decode(errors="replace").splitlines()) if line
+        ]
         return lines[-1][:_SHOWN] if lines else ""
+
+    def _read(self, reading: int) -> None:
+        with open(reading, "rb", buffering=0) as stream:
+            while read := stream.read(_CHUNK):
+                self._end = (self._end + read)[-_CHUNK:]
 
 
 async def talk(
@@ -57,13 +92,15 @@ async def talk(
     """
     # What the SDK logs of a server is said by the error that is raised here.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        heard = _Heard(errors)
+    with _Heard() as heard:
         try:
             with anyio.fail_after(timeout_s) as limit:
                 return await _use(started, use, mode, heard, limit)
         except Exception as error:
-            raise _reason(_only(error), heard, timeout_s) from error
+            only = _only(error)
+            if isinstance(only, _EXPECTED):
+                raise _reason(only, heard, timeout_s) from error
+            raise
 
 
 async def _use(
@@ -107,9 +144,11 @@ def _reason(error: BaseException, heard: _Heard, timeout_s: float) -> SessionErr
         return NoServer(f"it cannot be started: {error.strerror or error}")
     words = heard.last_words()
     behind = f"; its last words: {words}" if words else ""
+    if isinstance(error, UnicodeDecodeError):
+        return NoServer(f"it says what is no MCP, and no text{behind}")
     if heard.noise is not None:
         return NoServer(f"it says what is no MCP: {heard.noise}{behind}")
     if isinstance(error, TimeoutError):
         return NoServer(f"it did not answer within {timeout_s:g} s{behind}")
-    said = "it ended without an answer" if str(error) == _CLOSED else str(error)
-    return NoServer(f"{said}{behind}")
+    said = plain(error)[:_SHOWN]
+    return NoServer(f"{'it ended without an answer' if said == _CLOSED else said}{behind}")

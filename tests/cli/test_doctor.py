@@ -75,6 +75,13 @@ def _run(env, user):
     return run
 
 
+@pytest.fixture(name="look_in")
+def _look_in(look, user):
+    """Look where nothing can be started, which takes its time; return the checks of each thing."""
+    tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
+    return lambda *arguments, **more: look(*arguments, **more)[1]
+
+
 @pytest.fixture(name="look")
 def _look(run):
     """Run it for a script; return its exit code and the checks of each thing."""
@@ -139,10 +146,9 @@ def test_whatever_is_not_ok_has_a_next_step(look, sick, user):
     assert [each for each in wrong if not each.get("next")] == []
 
 
-def test_the_findings_come_with_the_command_that_mends_them_and_nothing_is_changed(look, sick):
+def test_the_findings_come_with_the_command_that_mends_them_and_nothing_is_changed(look_in, sick):
     before = tree(sick.parent)
-    code, found = look("--home", str(sick))
-    assert code == 0
+    found = look_in("--home", str(sick))
     count, *findings = found["sessions"]
     assert (count["total"], count["state"]) == (250, "ok")
     assert {each["code"]: each["next"] for each in findings} == {
@@ -185,6 +191,34 @@ def test_one_that_will_not_end_is_ended(look, user):
     assert processes_of(str(user)) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("yes", "it says what is no MCP: y"),
+        ("yes >&2", "its last words: y"),
+        ("printf '\\377\\376\\n'; cat", "it says what is no MCP, and no text"),
+        ('read x; echo \'{"jsonrpc":"2.0","id":1,"result":{}}\'; cat', "Field required"),
+        ("exec >&-; cat", "it ended without an answer"),
+    ],
+)
+def test_whatever_a_program_does_instead_is_said_in_a_line(look, user, text, says):
+    tell(user, "cursor", *script(user, "odd", text))
+    code, found = look("--timeout", "2")
+    assert code == 1
+    assert says in found["handshake"][0]["says"]
+    assert "\n" not in found["handshake"][0]["says"]
+    assert processes_of(str(user)) == []
+
+
+def test_whoever_has_enough_of_waiting_leaves_no_process(env, user):
+    tell(user, "cursor", *script(user, "hangs", "sleep 987"))
+    with screen(80, env, "doctor", "--timeout", "60") as seen:
+        seen.until("/.qwen/settings.json")
+        seen.type(b"\x03")
+        seen.end(130)
+    assert processes_of(str(user)) == []
+
+
 def test_a_client_that_gets_to_another_home_is_told_how_to_get_to_this_one(look, sick, user):
     tell(user, "cursor", *SERVED)
     _, found = look(MCP_SESSIONS_HOME=str(sick))
@@ -205,7 +239,9 @@ def test_a_program_of_several_clients_is_started_once_and_also_for_a_project(loo
 
 
 @pytest.mark.parametrize("damage", ["no database", "a folder", "torn"])
-def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(look, sick, tmp_path, damage):
+def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(
+    look_in, sick, tmp_path, damage
+):
     home = tmp_path / "home"
     home.mkdir()
     if damage == "a folder":
@@ -217,74 +253,70 @@ def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(look, sick, 
             whole = whole[:4096] + bytes(200_000) + whole[204_096:]
         (home / "state.db").write_bytes(whole)
     before = tree(home)
-    code, found = look("--home", str(home))
-    assert code == 1
+    found = look_in("--home", str(home))
     wrong = [each for each in found["sessions"] if each["state"] == "failure"]
     assert wrong
     assert all(each["next"] for each in wrong)
     assert tree(home) == before
 
 
-def test_a_broken_file_of_routes_is_told_and_left_as_it_is(look, tmp_path):
+def test_a_broken_file_of_routes_is_told_and_left_as_it_is(look_in, tmp_path):
     home = tmp_path / "home"
     with SessionDB(home / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
     (home / "sessions").mkdir()
     (home / "sessions" / "sessions.json").write_text('{"half": ')
     before = tree(home)
-    _, found = look("--home", str(home))
+    found = look_in("--home", str(home))
     assert "broken_entries" in [each.get("code") for each in found["sessions"]]
     assert tree(home) == before
 
 
-def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look, tmp_path):
+def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look_in, tmp_path):
     root = tmp_path / "home"
     with SessionDB(root / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
     for name in ("play", "work"):
         (root / "profiles" / name).mkdir(parents=True)
     (root / "profiles" / "work" / "state.db").write_bytes(b"no database" * 999)
-    code, found = look("--home", str(root), "--all-profiles")
-    assert code == 1
+    found = look_in("--home", str(root), "--all-profiles")
     states = {name: found[f"sessions {name}"][0]["state"] for name in ("default", "play", "work")}
     assert states == {"default": "ok", "play": "warning", "work": "failure"}
     assert "play, work" in found["home"][0]["says"]
-    assert look("--home", str(root))[0] == 0
 
 
-def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look, tmp_path, env):
+def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look_in, tmp_path, env):
     root = tmp_path / "home"
     with SessionDB(root / "state.db") as db:
         db.append_message("s1", "user", "hello", create={"source": "cli"})
         with Ledger(StateFolder(db.path, root=tmp_path / "person" / "state")) as ledger:
             ledger.pins.set({"s1": True})
             folder = ledger.folder.make()
-    _, found = look("--home", str(root))
+    found = look_in("--home", str(root))
     assert found["state folder"][0]["state"] == "ok"
     folder.chmod(0o755)
-    _, found = look("--home", str(root))
+    found = look_in("--home", str(root))
     assert found["state folder"][0]["next"] == f"chmod 700 {folder}"
 
 
-def test_a_state_folder_that_cannot_be_is_a_failure(look, user):
+def test_a_state_folder_that_cannot_be_is_a_failure(look_in, user):
     (user / "state").write_text("a file")
-    code, found = look()
-    assert code == 1
+    found = look_in()
     assert found["state folder"][0]["state"] == "failure"
 
 
-def test_a_token_that_is_none_is_a_failure_and_none_is_made_by_looking(look, run, user):
-    assert look(**NO_TOKEN)[0] == 1
+def test_a_token_that_is_none_is_a_failure_and_none_is_made_by_looking(look_in, run, user):
+    assert look_in(**NO_TOKEN)["state folder"][0]["state"] == "failure"
     assert not (user / "state").exists()
     run("--token")
-    assert "doctor --token" in look()[1]["token"][0]["says"]
+    assert "doctor --token" in look_in()["token"][0]["says"]
 
 
-def test_a_gateway_that_lives_is_named(look, sick):
+def test_a_gateway_that_lives_is_named(look_in, sick):
     argv = ["hermes-gateway", "-c", "input()"]
     with subprocess.Popen(argv, executable=sys.executable, stdin=subprocess.PIPE) as process:
         (sick / "gateway.pid").write_text(json.dumps({"pid": process.pid}))
-        _, found = look("--home", str(sick))
+        found = look_in("--home", str(sick))
         process.stdin.close()
     (sick / "gateway.pid").unlink()
     assert (found["gateway"][0]["live"], found["gateway"][0]["pid"]) == (True, process.pid)
@@ -296,14 +328,16 @@ def test_an_unknown_profile_is_an_unknown_id(run, user):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(env, sick, width):
+def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(env, sick, user, width):
+    tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
     with screen(width, env, "doctor", "--home", str(sick)) as seen:
-        text = seen.end()
+        text = seen.end(1)
     assert too_wide(text, width) == []
     assert STYLE.search(text)
     plain = STYLE.sub("", text)
     assert "\x1b" not in plain
     assert re.search(r"^✔ ok +home ", plain, re.MULTILINE)
+    assert re.search(r"^✘ failure +handshake ", plain, re.MULTILINE)
     assert re.search(
         r"^! warning +sessions .*\n( .*\n)* +-> mcp-sessions prune ghosts", plain, re.MULTILINE
     )

@@ -326,6 +326,42 @@ def test_print_changes_nothing_and_is_what_a_file_would_hold(run, user):
     assert not file_of("vscode", user).parent.exists()
 
 
+@pytest.mark.parametrize("client", [each for each in CLIENTS if each.project], ids=lambda c: c.name)
+def test_the_file_of_a_project_is_changed_and_put_back(here, monkeypatch, user, client):
+    project = user / "shop"
+    project.mkdir(parents=True)
+    monkeypatch.chdir(project)
+    before = TOML if client.name == "codex" else FORMS["comments"]
+    path = written(project / client.project, before)
+    assert main(["install", client.name, "--project", "--read-only", "--yes"]) == 0
+    assert b"--read-only" in path.read_bytes()
+    assert not client.user(Machine(user, env={})).exists()
+    assert main(["uninstall", client.name, "--project", "--yes"]) == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_print_shows_is_what_install_writes_into_a_new_file(here, user, capsys, name):
+    assert main(["install", name, "--read-only", "--print"]) == 0
+    shown = capsys.readouterr().out
+    assert not file_of(name, user).exists()
+    assert main(["install", name, "--read-only", "--yes"]) == 0
+    assert file_of(name, user).read_text().strip() == shown.strip()
+
+
+def test_a_large_file_is_changed_in_one_place(here, user):
+    history = [{"display": "what did we decide?", "pasted": {}} for _ in range(12_000)]
+    says = {"projects": {"/src/shop": {"history": history, "mcpServers": {}}}, "n": 1}
+    data = json.dumps(says, indent=2).encode()
+    path = written(file_of("claude-code", user), data)
+    assert main(["install", "claude-code", "--yes"]) == 0
+    found = json.loads(path.read_bytes())
+    assert "sessions" in found.pop("mcpServers")
+    assert found == says
+    assert main(["uninstall", "claude-code", "--yes"]) == 0
+    assert path.read_bytes() == data
+
+
 def test_a_project_has_a_file_of_its_own(run, user):
     assert run("install", "claude-code", "--project", "--yes").returncode == 0
     path = user / "project" / ".mcp.json"
