@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +31,28 @@ class Told:
 
 
 def of_clients(folder: Path, told: list[Told]) -> Iterator[Check]:
-    """Yield how each client is, and note what those start that know of us."""
-    machine = Machine()
+    """Yield how each client is, and note what those start that know of us.
+
+    What a project says is told and never started: it may be anybody's, who named us in there.
+    """
+    machine, projects = Machine(), list[Told]()
     for client in CLIENTS:
         own, project = client.user(machine), client.file(machine, folder)
         is_here = client.is_here(machine)
         yield _of_file(client, own, client.name, told, is_here=is_here)
         # In the folder of the user some files of a project are those of the user.
         if project is not None and project != own and is_there(project):
-            yield from _of_project(client, project, f"{client.name} --project", told)
-    if not told:
+            yield from _of_project(client, project, projects)
+    if not told and not projects:
         yield Check("clients", "warning", "none knows of this server", "mcp-sessions install")
 
 
-def _of_project(client: Client, path: Path, by: str, told: list[Told]) -> Iterator[Check]:
+def _of_project(client: Client, path: Path, projects: list[Told]) -> Iterator[Check]:
     """Yield what a file of a project says, where that is about us."""
-    found = _of_file(client, path, by, told, is_here=True)
-    if found.state != "ok" or "entries" in found.more:
+    found = _of_file(client, path, f"{client.name} --project", projects, is_here=True)
+    if "entries" in found.more:
+        yield replace(found, says=f"{found.says}, of this project; it is not started here")
+    elif found.state != "ok":
         yield found
 
 

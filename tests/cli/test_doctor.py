@@ -227,15 +227,22 @@ def test_a_client_that_gets_to_another_home_is_told_how_to_get_to_this_one(look,
     assert shaken["next"] == f"mcp-sessions install cursor --home {sick}"
 
 
-def test_a_program_of_several_clients_is_started_once_and_also_for_a_project(look, user):
+def test_a_program_of_several_clients_is_started_once(look, user):
     tell(user, "cursor", *SERVED)
     tell(user, "qwen", *SERVED)
-    (user / ".mcp.json").write_text((user / PLACES["cursor"]).read_text())
     _, found = look()
     (shaken,) = found["handshake"]
-    assert shaken["clients"] == ["claude-code --project", "cursor", "qwen"]
-    assert [each["state"] for each in found["claude-code"]] == ["ok", "ok"]
-    assert "clients" not in found
+    assert shaken["clients"] == ["cursor", "qwen"]
+
+
+def test_what_a_project_says_is_told_and_never_started(look_in, user):
+    program, name = script(user, "theirs", f"touch {user / 'began'}")
+    entry = {"command": program, "args": [name]}
+    (user / ".mcp.json").write_text(json.dumps({"mcpServers": {"sessions": entry}}))
+    found = look_in()
+    assert "of this project; it is not started" in found["claude-code"][1]["says"]
+    assert [each["clients"] for each in found["handshake"]] == [["cursor"]]
+    assert not (user / "began").exists()
 
 
 @pytest.mark.parametrize("damage", ["no database", "a folder", "torn"])

@@ -30,6 +30,8 @@ REQUIREMENTS = {
         "cli/test_doctor",
         "what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart",
         "one_that_will_not_end_is_ended",
+        "what_a_project_says_is_told_and_never_started",
+        "whatever_a_program_does_instead_is_said_in_a_line",
         "a_client_that_gets_to_another_home_is_told_how_to_get_to_this_one",
     ),
     "terminal:install": of(
