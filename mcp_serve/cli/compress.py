@@ -24,7 +24,7 @@ examples:
   mcp-sessions compress 20261118_090909_ab12cd --summary mine.md
 
 to have a model of yours write it:
-  mcp-sessions compress 20261118_090909_ab12cd --method summary --plan-only --json
+  mcp-sessions compress 20261118_090909_ab12cd --method summary --plan-only
   mcp-sessions compress --plan p-23456789 --summary - --yes < what-it-wrote.md
 """
 

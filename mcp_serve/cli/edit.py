@@ -13,7 +13,7 @@ from mcp_serve.tools import edit
 EXAMPLES = """\
 examples:
   mcp-sessions edit 20261118_090909_ab12cd --title "The ledger"
-  mcp-sessions edit 20261118_090909_ab12cd --pin --unarchive    both are undone as one
+  mcp-sessions edit 20261118_090909_ab12cd --pin --unarchive   undone as one
 """
 
 

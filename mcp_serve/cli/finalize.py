@@ -13,14 +13,14 @@ _WHAT = ("sessions", "expired", "orphaned", "abandoned")
 EXAMPLES = """\
 what it is about:
   sessions   those that are named by --session
-  expired    what the reset policy of their chats would end with the next message
+  expired    what the reset policy of their chats ends with the next message
   orphaned   continuations after a compression that never ran, of 7 days
   abandoned  what never ended, without activity for 30 days
 
 examples:
-  mcp-sessions finalize abandoned                     show what would end, and ask
+  mcp-sessions finalize abandoned                    show what would end, ask
   mcp-sessions finalize abandoned --older-than 90d --source cli
-  mcp-sessions finalize expired --start-new --yes     their chats begin afresh
+  mcp-sessions finalize expired --start-new --yes    their chats begin afresh
 """
 
 

@@ -28,8 +28,8 @@ _COLUMNS = (
 
 EXAMPLES = """\
 examples:
-  mcp-sessions restore                    what can be undone, newest first
-  mcp-sessions restore b-23456789         undo it; asks first where that drops what was said since
+  mcp-sessions restore              what can be undone, newest first
+  mcp-sessions restore b-23456789   undo it; asks where that drops something
 """
 
 

@@ -30,8 +30,8 @@ _COLUMNS = (
 
 EXAMPLES = """\
 examples:
-  mcp-sessions trash list                    what is in it, since when, until when
-  mcp-sessions trash empty                   empty what has expired, after a question
+  mcp-sessions trash list                    what is in it, and for how long
+  mcp-sessions trash empty                   ask, then empty what has expired
   mcp-sessions trash empty --older-than 7d   what is so old, expired or not
 """
 

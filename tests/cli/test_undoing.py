@@ -198,6 +198,7 @@ def test_every_example_of_the_help_is_taken(run, verb, tmp_path):
     examples = run(*verb.split(), "--help").out.partition("examples:")[2]
     lines = [line.strip() for line in examples.splitlines() if "mcp-sessions " in line]
     assert lines
+    assert max(map(len, examples.splitlines())) < 80
     for line in lines:
         words = line.partition("mcp-sessions ")[2].partition("   ")[0].partition(" <")[0]
         done = run(*shlex.split(words))
