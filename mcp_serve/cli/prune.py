@@ -11,7 +11,7 @@ from mcp_serve.tools import prune
 
 _WHAT = ("sessions", "ghosts", "routes", "orphans", "index", "trash", "all")
 
-_AGE = "Of what has ended that goes which was not active for 90 days; --older-than says otherwise."
+_AGE = "Only what has ended and was not active for 90 days goes; --older-than says otherwise."
 
 EXAMPLES = """\
 what it is about:

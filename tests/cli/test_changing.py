@@ -117,7 +117,7 @@ def test_json_is_alone_on_standard_output_also_where_somebody_is_asked(run):
 
 def test_nothing_to_do_is_done(run, answer):
     assert answer("prune", "--source", "telegram")["outcome"] == "nothing"
-    assert "Nothing to do." in run("prune", "--source", "telegram").out
+    assert run("prune", "--source", "telegram").out == "Nothing to do.\n"
 
 
 @pytest.mark.parametrize(
