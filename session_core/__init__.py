@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from session_core.maintenance.async_maintenance import AsyncMaintenance
     from session_core.maintenance.edits import Edited
     from session_core.maintenance.exporting import Exported
-    from session_core.maintenance.imported import Imported
+    from session_core.maintenance.imported import Arrivals, Imported
     from session_core.maintenance.maintenance import Maintenance
     from session_core.maintenance.records import WHY_PROTECTED, Health, Wanted
     from session_core.models import (
@@ -98,6 +98,7 @@ __all__ = [
     "Appended",
     "AppendedMany",
     "Applied",
+    "Arrivals",
     "AsyncCompressor",
     "AsyncMaintenance",
     "AsyncSessionDB",
@@ -237,7 +238,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "maintenance.async_maintenance": ("AsyncMaintenance",),
     "maintenance.edits": ("Edited",),
     "maintenance.exporting": ("Exported",),
-    "maintenance.imported": ("Imported",),
+    "maintenance.imported": ("Arrivals", "Imported"),
     "maintenance.maintenance": ("Maintenance",),
     "maintenance.records": ("Health", "WHY_PROTECTED", "Wanted"),
     "models": (

@@ -23,6 +23,8 @@ VERBS = {
     "show": ("mcp_serve.cli.show", "show what was said in one"),
     "search": ("mcp_serve.cli.search", "find what was said"),
     "routes": ("mcp_serve.cli.routes", "list which chat is in which session"),
+    "stats": ("mcp_serve.cli.stats", "say what there is, what is wrong, what mends it"),
+    "watch": ("mcp_serve.cli.watch", "follow what happens"),
     "prune": ("mcp_serve.cli.prune", "remove what is old or of no use, into the trash"),
     "finalize": ("mcp_serve.cli.finalize", "end sessions"),
     "compress": ("mcp_serve.cli.compress", "put a summary in the place of a long middle"),
@@ -30,11 +32,14 @@ VERBS = {
     "restore": ("mcp_serve.cli.restore", "list what can be undone, or undo it"),
     "trash": ("mcp_serve.cli.trash", "list what is in the trash, or empty it"),
     "log": ("mcp_serve.cli.log", "list who has changed what"),
-    "doctor": ("mcp_serve.cli.doctor", "say how the home is, and what each client gets"),
+    "export": ("mcp_serve.cli.export", "write conversations into files, whole"),
+    "import": ("mcp_serve.cli.importing", "bring in what was exported"),
     "serve": ("mcp_serve.cli.serve", "serve the sessions to an MCP client"),
     "install": ("mcp_serve.cli.install", "tell a client of the server"),
     "uninstall": ("mcp_serve.cli.uninstall", "take it out of a client"),
+    "doctor": ("mcp_serve.cli.doctor", "say how the home is, and what each client gets"),
     "demo": ("mcp_serve.cli.demo", "build a sample home, and ask its server what a client would"),
+    "completion": ("mcp_serve.cli.completion", "print what completes the command in a shell"),
 }
 """Each verb with its module, and what it does."""
 
@@ -51,11 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _accept_every_script()
-    parser = _parser(given)
+    parser = parser_of(given)
     options = parser.parse_args(given)
     if options.verb is None and not sys.stdin.isatty():
         # A client starts the bare command, and talks to it on the other end of a pipe.
-        options = _parser(["serve"]).parse_args([*given, "serve"])
+        options = parser_of(["serve"]).parse_args([*given, "serve"])
     module = VERBS[options.verb][0] if options.verb else _HELLO
     try:
         code: int = import_module(module).run(options)
@@ -72,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command, with what those verbs take that are given."""
     parser = argparse.ArgumentParser(
         prog="mcp-sessions",
         description="An agent's sessions: list, read, search and maintain them.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TextIO
@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_serve.cli.screen import ago
+from mcp_serve.cli.screen import ago, fit
 from mcp_serve.quoting import harmless
 
 _FILE_COLUMNS = 240
@@ -93,6 +93,30 @@ class Terminal:
         if self._console.is_terminal:
             self.line(text, "dim")
 
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return self._console.width
+
+    def can_write(self, text: str) -> bool:
+        """Whether its encoding has all of these characters."""
+        try:
+            text.encode(self._console.encoding)
+        except (UnicodeEncodeError, LookupError):
+            return False
+        return True
+
+    def lines(self, lines: Iterable[Text]) -> None:
+        """Write lines that were made to fit."""
+        for line in lines:
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+
+    def cut(self, text: str) -> None:
+        """Write a line as far as it fits; a file or a pipe has all of it."""
+        if self._console.is_terminal:
+            text = fit(text, self._console.width)
+        self._console.print(Text(harmless(text)), soft_wrap=True)
+
     def text(self, text: str, style: str = "") -> None:
         """Write a text, moved in a little."""
         self._console.print(Padding(Text(harmless(text), style=style), (0, 0, 0, 2), expand=False))
@@ -139,3 +163,11 @@ def local(moment: str | None) -> str:
         return "?"
     at = datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone()
     return at.strftime("%Y-%m-%d %H:%M")
+
+
+def clock(moment: str | None) -> str:
+    """Return the time of day of an answer as the clock on the wall shows it."""
+    if moment is None:
+        return "?"
+    at = datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone()
+    return at.strftime("%H:%M:%S")

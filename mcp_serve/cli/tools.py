@@ -59,6 +59,11 @@ class Tools:
         self._served.close()
 
     @property
+    def served(self) -> Served:
+        """What is asked."""
+        return self._served
+
+    @property
     def home(self) -> Home:
         """The home, or that of the first profile."""
         return self._served.home()

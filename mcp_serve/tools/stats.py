@@ -27,10 +27,19 @@ class StatsArguments(given_as.Home):
 def stats(home: Home, given: StatsArguments, asked: Asked) -> dict[str, Any]:
     """Return the report on a home."""
     del asked
+    return examined(home, deep=given.deep)[0]
+
+
+def examined(home: Home, *, deep: bool) -> tuple[dict[str, Any], Health | None]:
+    """Return the report on a home, and what it was made of where that could be read."""
     try:
-        health = home.maintenance.health(deep=given.deep)
+        health = home.maintenance.health(deep=deep)
     except StorageError as error:
-        return _unreadable(home, error)
+        return _unreadable(home, error), None
+    return _report(home, health), health
+
+
+def _report(home: Home, health: Health) -> dict[str, Any]:
     census = health.sessions
     return {
         "home": str(home.path),

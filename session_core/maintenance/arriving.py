@@ -39,6 +39,7 @@ class Found:
     offset: int
     id: str
     parent: str | None
+    title: str | None
     started_at: Any
     messages: int
     digest: str
@@ -138,8 +139,9 @@ def _found(line: Line, number: int, offset: int) -> Found:
     if not isinstance(session_id, str) or not session_id:
         raise InvalidInput("it has no id of a session")
     above = parent if isinstance(parent, str) else None
+    title = row.get("title") if isinstance(row.get("title"), str) else None
     began = row.get("started_at")
-    return Found(number, offset, session_id, above, began, count, line.digest, has_late)
+    return Found(number, offset, session_id, above, title, began, count, line.digest, has_late)
 
 
 def _message(value: Any) -> Mapping[str, Any]:

@@ -43,6 +43,7 @@ class AsyncMaintenance:
     restore = _in_thread(Maintenance.restore)
     edit = _in_thread(Maintenance.edit)
     export = _in_thread(Maintenance.export)
+    arrivals = _in_thread(Maintenance.arrivals)
     import_ = _in_thread(Maintenance.import_)
     batches = _in_thread(Maintenance.batches)
     log = _in_thread(Maintenance.log)

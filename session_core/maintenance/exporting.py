@@ -1,15 +1,19 @@
 """Whole sessions and conversations as a file, with all that was compacted or taken back.
 
-As JSON Lines, which `importing` reads, or as Markdown for people. A session is read a page at a
+As JSON Lines, which `importing` reads, or as Markdown for people, in one file or in one for each
+conversation. A session is read a page at a
 time, so that however long it is little of it is in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from session_core import _files
 from session_core.errors import Conflict, InvalidInput, NotFound
@@ -18,7 +22,9 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.steps import noting
 from session_core.maintenance import carrying, markdown
 from session_core.maintenance.conversations import Conversations
+from session_core.maintenance.scene import matching
 from session_core.maintenance.sources import Source
+from session_core.models import SessionFilter, Stock
 from session_core.state.contract import StateDatabase
 
 Form = Literal["jsonl", "markdown"]
@@ -28,6 +34,8 @@ CountFn = Callable[[int, int], object]
 
 WHAT = "export"
 
+_ENDS: dict[Form, str] = {"jsonl": ".jsonl", "markdown": ".md"}
+_LONGEST_NAME = 180
 _PREFIX = ".export_"
 _MODE = 0o600
 
@@ -43,6 +51,8 @@ class Exported:
     """Sessions that were deleted meanwhile."""
     changed: tuple[str, ...] = ()
     """Sessions in which more was done meanwhile than to append: export them again."""
+    there: tuple[str, ...] = ()
+    """Files of a folder that were there already, and stay as they are."""
 
 
 @dataclass(slots=True)
@@ -54,11 +64,28 @@ class Tally:
     bytes: int = 0
     gone: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    there: list[str] = field(default_factory=list)
 
     def result(self) -> Exported:
         """Return it as it is told."""
-        gone, changed = tuple(self.gone), tuple(self.changed)
-        return Exported(self.sessions, self.messages, self.bytes, gone, changed)
+        said = tuple(self.gone), tuple(self.changed), tuple(self.there)
+        return Exported(self.sessions, self.messages, self.bytes, *said)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is exported, and how; all where neither sessions are named nor a filter is given."""
+
+    sessions: Sequence[str] | None = None
+    where: SessionFilter | None = None
+    """It applies to those that are named too."""
+    form: Form = "jsonl"
+    whole: bool = True
+    """Whether the conversations of the sessions that are named are taken along."""
+    progress: CountFn | None = None
+
+
+ALL = Wish()
 
 
 class Exporting:
@@ -69,34 +96,19 @@ class Exporting:
         self._ledger = ledger
         self._client = client
 
-    def write(
-        self,
-        write: Callable[[bytes], object],
-        sessions: Sequence[str] | None = None,
-        *,
-        form: Form = "jsonl",
-        whole: bool = True,
-        progress: CountFn | None = None,
-    ) -> Exported:
-        """Write sessions, all where none are named; `whole` takes their conversations along.
+    def write(self, write: Callable[[bytes], object], wish: Wish = ALL) -> Exported:
+        """Write sessions.
 
         Raises:
             NotFound: one of them is not there.
         """
         tally = Tally()
-        for part in self._parts(self._chosen(sessions, whole=whole), form, tally, progress):
+        ids = _together(self._chosen(wish))
+        for part in self._parts(ids, wish.form, tally, _telling(wish.progress, len(ids))):
             write(part)
         return self._done(tally)
 
-    def write_file(
-        self,
-        path: Path,
-        sessions: Sequence[str] | None = None,
-        *,
-        form: Form = "jsonl",
-        whole: bool = True,
-        progress: CountFn | None = None,
-    ) -> Exported:
+    def write_file(self, path: Path, wish: Wish = ALL) -> Exported:
         """Write a file that is whole or not there, and that only its owner reads.
 
         Raises:
@@ -106,12 +118,28 @@ class Exporting:
         if path.is_symlink() or path.exists():
             raise _taken(path)
         tally = Tally()
-        parts = self._parts(self._chosen(sessions, whole=whole), form, tally, progress)
+        ids = _together(self._chosen(wish))
+        parts = self._parts(ids, wish.form, tally, _telling(wish.progress, len(ids)))
         with refusals(path):
             try:
                 _files.write_new(path, parts, prefix=_PREFIX, mode=_MODE)
             except FileExistsError as error:
                 raise _taken(path) from error
+        return self._done(tally)
+
+    def write_folder(self, folder: Path, wish: Wish = ALL) -> Exported:
+        """Write a file for each conversation, named by its root; those that are there stay.
+
+        Raises:
+            NotFound: one of the sessions is not there.
+        """
+        tally, groups = Tally(), self._chosen(wish)
+        tell = _telling(wish.progress, sum(map(len, groups)))
+        for group in groups:
+            path = folder / _name(group[0], wish.form)
+            parts = self._parts(group, wish.form, tally, tell)
+            with refusals(path):
+                _write_part(path, parts, tally)
         return self._done(tally)
 
     def _done(self, tally: Tally) -> Exported:
@@ -121,29 +149,40 @@ class Exporting:
             self._ledger.audit(self._client, WHAT, None, counts)
         return done
 
-    def _chosen(self, sessions: Sequence[str] | None, *, whole: bool) -> list[str]:
-        """Return what is exported, each session behind the one that it came from."""
+    def _chosen(self, wish: Wish) -> list[list[str]]:
+        """Return what is exported by conversation, each session behind what it came from."""
+        if wish.form not in _ENDS:
+            raise InvalidInput(f"unknown form {wish.form!r:.40}; known are {', '.join(_ENDS)}")
         conversations = Conversations(self._db.inventory())
-        for each in sessions or ():
+        groups = self._groups(conversations, wish)
+        if wish.where is not None:
+            found = matching(self._db, conversations, wish.where)
+            allowed = {stock.id for each in found for stock in each.sessions}
+            groups = (group for group in groups if group[0].id in allowed)
+        seen: set[str] = set()
+        chosen = []
+        for group in groups:
+            new = [stock.id for stock in group if stock.id not in seen]
+            seen.update(new)
+            chosen += [new] if new else []
+        return chosen
+
+    def _groups(self, conversations: Conversations, wish: Wish) -> Iterable[Sequence[Stock]]:
+        if wish.sessions is None:
+            return [each.sessions for each in conversations.all]
+        for each in wish.sessions:
             if each not in conversations.stocks:
                 self._db.revision(each)  # knows what may have been meant
-        if sessions is None:
-            groups = [each.sessions for each in conversations.all]
-        elif whole:
-            named = [conversations.named(each) for each in sessions]
-            groups = [each.sessions for each in named if each is not None]
-        else:
-            groups = [(conversations.stocks[each],) for each in sessions]
-        return list(dict.fromkeys(stock.id for group in groups for stock in group))
+        if not wish.whole:
+            return [(conversations.stocks[each],) for each in wish.sessions]
+        named = map(conversations.named, wish.sessions)
+        return [each.sessions for each in named if each is not None]
 
     def _parts(
-        self, session_ids: Sequence[str], form: Form, tally: Tally, progress: CountFn | None
+        self, session_ids: Sequence[str], form: Form, tally: Tally, tell: Callable[[], object]
     ) -> Iterator[bytes]:
-        if form not in ("jsonl", "markdown"):
-            raise InvalidInput(f"unknown form {form!r:.40}; known are jsonl and markdown")
-        for done, session_id in enumerate(session_ids):
-            if progress is not None:
-                progress(done, len(session_ids))
+        for session_id in session_ids:
+            tell()
             try:
                 source = Source.of(self._db, session_id)
             except NotFound:
@@ -158,6 +197,39 @@ class Exporting:
             tally.messages += source.count
             if source.has_changed():
                 tally.changed.append(session_id)
+
+
+def _write_part(path: Path, parts: Iterator[bytes], tally: Tally) -> None:
+    """Write a file of a folder, where there is none and anything to write."""
+    if path.is_symlink() or path.exists():
+        tally.there.append(path.name)
+        return
+    first = next(parts, None)
+    if first is None:
+        return
+    try:
+        _files.write_new(path, chain([first], parts), prefix=_PREFIX, mode=_MODE)
+    except FileExistsError:
+        tally.there.append(path.name)
+
+
+def _together(groups: Iterable[Iterable[str]]) -> list[str]:
+    return [each for group in groups for each in group]
+
+
+def _telling(progress: CountFn | None, total: int) -> Callable[[], object]:
+    """Return what says of one more session that it is begun."""
+    done = count()
+    return lambda: None if progress is None else progress(next(done), total)
+
+
+def _name(session_id: str, form: Form) -> str:
+    """Return the name of a file that a session may have anywhere; long ids are told by a digest."""
+    name = quote(session_id, safe=" ")
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(session_id.encode("utf-8", "replace")).hexdigest()[:16]
+        name = f"{name[:_LONGEST_NAME]}_{digest}"
+    return name + _ENDS[form]
 
 
 def _line(source: Source) -> Iterator[str]:

@@ -18,7 +18,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.maintenance import findings
 from session_core.maintenance.conversations import Conversations
 from session_core.maintenance.findings import Seen
-from session_core.maintenance.records import Census, Found, Health
+from session_core.maintenance.records import Census, Found, Health, Week
 from session_core.maintenance.scene import Scene
 from session_core.models import Facts, Sizes, Stock
 from session_core.routing.store import SessionStore
@@ -27,6 +27,7 @@ from session_core.state.contract import StateDatabase
 T = TypeVar("T")
 
 _DAY_S = 86_400.0
+_WEEK_S = 7 * _DAY_S
 _AGES = {"day": 1, "week": 7, "month": 30, "quarter": 90}
 _GROWTH_WEEKS = 4
 _NO_FACTS = Facts((), (), (), {}, 0.0, "", None)
@@ -56,6 +57,7 @@ def examine(
         sizes=seen.sizes,
         trash=_read("the trash", ledger.bytes_used, 0, found),
         growth_per_week=_growth(seen),
+        weeks=tuple(_weeks(seen)),
         tokens=seen.facts.tokens,
         cost=seen.facts.cost,
         engine=seen.facts.engine,
@@ -120,6 +122,11 @@ def _ages(times: Iterable[float | None], now: float) -> dict[str, int]:
         within = (name for name, most in _AGES.items() if days is not None and days < most)
         found["unknown" if days is None else next(within, "older")] += 1
     return found
+
+
+def _weeks(seen: Seen) -> Iterator[Week]:
+    for number, messages in enumerate(seen.facts.weeks, 1):
+        yield Week(seen.scene.now - number * _WEEK_S, messages, seen.bytes(messages))
 
 
 def _growth(seen: Seen) -> int:

@@ -12,6 +12,27 @@ from session_core.models import Misfit, Put
 
 
 @dataclass(frozen=True, slots=True)
+class Coming:
+    """A session that would come in."""
+
+    id: str
+    title: str | None
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What an import would bring; which values fit is known when they are stored."""
+
+    sessions: tuple[Coming, ...]
+    skipped: tuple[Skipped, ...]
+    """Sessions that are there already, and lines that name one once more."""
+    broken: tuple[Broken, ...]
+    left_out: tuple[Skipped, ...]
+    """Parents that do not come with the file, by session."""
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
     """What came in; a `partial` one goes on when it is called again."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -19,8 +20,8 @@ from session_core.maintenance import arriving
 from session_core.maintenance.answers import Skipped, StopFn
 from session_core.maintenance.arriving import Broken, Found
 from session_core.maintenance.exporting import CountFn
-from session_core.maintenance.imported import Imported, Tally
-from session_core.maintenance.storing import Reading, Refused, Storing
+from session_core.maintenance.imported import Arrivals, Coming, Imported, Tally
+from session_core.maintenance.storing import STRANGE, Reading, Refused, Storing
 from session_core.state.contract import StateDatabase
 
 WHAT = "import"
@@ -49,14 +50,15 @@ class Importing:
         Raises:
             NotFound: there is no such file.
         """
-        if not path.is_file():
-            raise NotFound(f"{path} is not there, or no file")
+        _require(path)
         tally = Tally()
         outcome: Literal["applied", "partial"] = "applied"
         with refusals(path), path.open("rb") as file:
-            found = list(_whole(file, tally))
+            found = list(takewhile(lambda _: stop is None or not stop(), _whole(file, tally)))
             done = 0
             reading = Reading(file, {each.id: each for each in found}, tally)
+            if stop is not None and stop():
+                outcome, found = "partial", []
             for group in arriving.in_order(found):
                 if stop is not None and stop():
                     outcome = "partial"
@@ -68,6 +70,34 @@ class Importing:
         result = tally.result(outcome)
         self._note(result)
         return result
+
+    def look_into(self, path: Path, *, progress: CountFn | None = None) -> Arrivals:
+        """Return what an import of a file would bring, as far as the file and the home tell.
+
+        `progress` is told how many bytes of how many are read.
+
+        Raises:
+            NotFound: there is no such file.
+        """
+        _require(path)
+        tally, coming = Tally(), []
+        lines: dict[str, Found] = {}
+        with refusals(path), path.open("rb") as file:
+            size = path.stat().st_size
+            for each in _whole(file, tally):
+                lines[each.id] = each
+                if progress is not None:
+                    progress(min(file.tell(), size), size)
+        there = {stock.id for stock in self._db.inventory()}
+        for each in lines.values():
+            if each.id in there and not self._is_new(each):
+                tally.skipped.append(Skipped(each.id, _THERE))
+                continue
+            coming.append(Coming(each.id, each.title, each.messages))
+            if each.parent in there and not self._storing.may_have(lines, each.parent):
+                tally.left_out.append(Skipped(each.id, STRANGE))
+        left = tuple(tally.skipped), tuple(tally.broken), tuple(tally.left_out)
+        return Arrivals(tuple(coming), *left)
 
     def _note(self, result: Imported) -> None:
         counts = {
@@ -96,6 +126,11 @@ class Importing:
     def _is_new(self, found: Found) -> bool:
         """Whether a session is not there, or an import of this very line was cut short."""
         return self._db.get_session(found.id) is None or self._storing.stored(found) is not None
+
+
+def _require(path: Path) -> None:
+    if not path.is_file():
+        raise NotFound(f"{path} is not there, or no file")
 
 
 def _whole(file: BinaryIO, tally: Tally) -> Iterator[Found]:

@@ -26,11 +26,11 @@ from session_core.maintenance.answers import (
 )
 from session_core.maintenance.compressions import Compressions
 from session_core.maintenance.edits import Edit, Edited
-from session_core.maintenance.exporting import CountFn, Exported, Form
-from session_core.maintenance.imported import Imported
+from session_core.maintenance.exporting import CountFn, Exported, Form, Wish
+from session_core.maintenance.imported import Arrivals, Imported
 from session_core.maintenance.parts import Parts
 from session_core.maintenance.records import Health, Wanted
-from session_core.models import Page
+from session_core.models import Page, SessionFilter
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
@@ -230,13 +230,16 @@ class Maintenance:
         to: Path | Callable[[bytes], object],
         sessions: Sequence[str] | None = None,
         *,
+        where: SessionFilter | None = None,
         form: Form = "jsonl",
         whole: bool = True,
         progress: CountFn | None = None,
     ) -> Exported:
         """Write sessions, all where none are named; `whole` takes their conversations along.
 
-        A file is whole or not there, and its owner alone may read it. A function is given the bytes
+        A filter applies to those that are named too; without a status nothing in the archive is
+        true of it. A file is whole or not there, and its owner alone may read it. A folder that is
+        there has a file for each conversation, and what it had stays. A function is given the bytes
         as they come.
 
         Raises:
@@ -244,12 +247,20 @@ class Maintenance:
             Conflict: there is a file of that name; it stays as it is.
         """
         exporting = self._whole().exporting
-        write = (
-            partial(exporting.write_file, to)
-            if isinstance(to, Path)
-            else partial(exporting.write, to)
-        )
-        return write(sessions, form=form, whole=whole, progress=progress)
+        wish = Wish(sessions, where, form, whole, progress)
+        if not isinstance(to, Path):
+            return exporting.write(to, wish)
+        return exporting.write_folder(to, wish) if to.is_dir() else exporting.write_file(to, wish)
+
+    def arrivals(self, path: Path, *, progress: CountFn | None = None) -> Arrivals:
+        """Return what an import of a file would bring, and what it would leave out and why.
+
+        `progress` is told how many bytes of how many are read.
+
+        Raises:
+            NotFound: there is no such file.
+        """
+        return self._whole().importing.look_into(path, progress=progress)
 
     def import_(
         self,

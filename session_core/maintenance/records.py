@@ -184,6 +184,15 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
+class Week:
+    """About what came in seven days."""
+
+    begins_at: float
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """The report on a home; sizes are estimates unless they were asked for exactly."""
 
@@ -194,6 +203,8 @@ class Health:
     """What the trash takes, compressed."""
     growth_per_week: int
     """About how many bytes a week brings, by the last four of them."""
+    weeks: tuple[Week, ...]
+    """The last half year, the latest first."""
     tokens: Mapping[str, int]
     cost: float
     engine: str

@@ -56,16 +56,7 @@ class Scene:
 
     def matching(self, where: SessionFilter) -> Iterable[Conversation]:
         """Return the conversations that a filter is true of; without a status none in archive."""
-        rest = replace(
-            where, started_after=None, started_before=None, active_after=None, active_before=None
-        )
-        found: Iterable[Conversation] = self.conversations.all
-        if rest == EVERYTHING:
-            found = (each for each in found if not each.tip.archived)
-        else:
-            ids = set(self.db.find_sessions(rest))
-            found = (each for each in found if each.tip.id in ids)
-        return found if rest == where else (each for each in found if _is_within(each, where))
+        return matching(self.db, self.conversations, where)
 
     def unmatched(self, ids: Iterable[str], where: SessionFilter) -> list[str]:
         """Return those of the named sessions of whose conversations a filter is not true."""
@@ -81,6 +72,22 @@ class Scene:
             return lambda _: True
         ids = set(self.db.find_sessions(replace(where, status=where.status or "all")))
         return lambda stock: stock.id in ids
+
+
+def matching(
+    db: StateDatabase, conversations: Conversations, where: SessionFilter
+) -> Iterable[Conversation]:
+    """Return the conversations that a filter is true of; without a status none in archive."""
+    rest = replace(
+        where, started_after=None, started_before=None, active_after=None, active_before=None
+    )
+    found: Iterable[Conversation] = conversations.all
+    if rest == EVERYTHING:
+        found = (each for each in found if not each.tip.archived)
+    else:
+        ids = set(db.find_sessions(rest))
+        found = (each for each in found if each.tip.id in ids)
+    return found if rest == where else (each for each in found if _is_within(each, where))
 
 
 def _is_within(conversation: Conversation, where: SessionFilter) -> bool:

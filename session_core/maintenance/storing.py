@@ -24,7 +24,7 @@ MARK = "mcp_sessions:import:"
 """How the keys begin under which a home has how much of a session was imported."""
 
 _ROW_BYTES = 200
-_STRANGE = "parent_session_id: it is there, and is none of this file"
+STRANGE = "parent_session_id: it is there, and is none of this file"
 
 _HIGHEST_ID = 1 << 40
 """Messages above it get other ids: behind the highest that there can be nobody could append."""
@@ -109,6 +109,13 @@ class Storing:
             at, rows = at + len(piece), []
         tally.ids.append(found.id)
 
+    def may_have(self, lines: Mapping[str, Found], parent: Any) -> bool:
+        """Whether a parent came with the file: no other session is gone on with by what comes."""
+        if not isinstance(parent, str):
+            return parent is None
+        there, line = self._db.get_session(parent), lines.get(parent)
+        return there is None or (line is not None and line.started_at == there["started_at"])
+
     def _store(self, step: _Step, *, renumbered: bool) -> Put:
         """Store a piece of a session, and how far it is, in one transaction."""
         found, end = step.found, step.at + len(step.piece)
@@ -149,17 +156,10 @@ class Storing:
     def _rows(self, reading: Reading, found: Found) -> list[Images]:
         """Return the row of a session, and those of other tables."""
         row, tables = arriving.session(reading.file, found)
-        if not self._may_have(reading, row.get("parent_session_id")):
+        if not self.may_have(reading.lines, row.get("parent_session_id")):
             row["parent_session_id"] = None
-            reading.tally.left_out.append(Skipped(found.id, _STRANGE))
+            reading.tally.left_out.append(Skipped(found.id, STRANGE))
         return [Images(SESSIONS, tuple(row), (tuple(row.values()),)), *tables]
-
-    def _may_have(self, reading: Reading, parent: Any) -> bool:
-        """Whether a parent came with the file: no other session is gone on with by what comes."""
-        if not isinstance(parent, str):
-            return parent is None
-        there, line = self._db.get_session(parent), reading.lines.get(parent)
-        return there is None or (line is not None and line.started_at == there["started_at"])
 
     def _last_id(self) -> int:
         """Return the highest id that a message has, or had where the engine remembers that."""

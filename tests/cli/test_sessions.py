@@ -201,6 +201,10 @@ def test_a_home_without_a_database_has_nothing_and_gets_none(env, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("verb", ["list", "show", "search", "routes", "install", "uninstall"])
+@pytest.mark.parametrize(
+    "verb",
+    ["list", "show", "search", "routes", "stats", "watch", "export", "import", "completion",
+     "install", "uninstall"],
+)  # fmt: skip
 def test_help_has_examples(run, verb):
     assert f"mcp-sessions {verb}" in run(verb, "--help").stdout.partition("examples:")[2]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from session_core.errors import Conflict, InvalidInput, NotFound
+from session_core.maintenance.exporting import Exported, Wish
+from session_core.models import SessionFilter
 from tests.homes import connect
 from tests.maintenance.carried import Place, place
 
@@ -47,13 +49,13 @@ def home(home_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 def exported(home: Place, *sessions: str, **more: Any) -> list[dict[str, Any]]:
     parts: list[bytes] = []
-    home.exporting.write(parts.append, sessions or None, **more)
+    home.exporting.write(parts.append, Wish(sessions or None, **more))
     return [json.loads(line) for line in b"".join(parts).splitlines()]
 
 
 def markdown(home: Place, *sessions: str) -> str:
     parts: list[bytes] = []
-    home.exporting.write(parts.append, sessions or None, form="markdown", whole=False)
+    home.exporting.write(parts.append, Wish(sessions or None, form="markdown", whole=False))
     return b"".join(parts).decode()
 
 
@@ -100,7 +102,7 @@ def test_usage_goes_along_and_locks_do_not(home: Place):
 def test_a_long_session_is_written_in_parts(home: Place):
     home.db.append_messages("other", [{"role": "user", "content": "y" * 1000}] * 5000)
     sizes: list[int] = []
-    done = home.exporting.write(lambda part: sizes.append(len(part)), ["other"])
+    done = home.exporting.write(lambda part: sizes.append(len(part)), Wish(["other"]))
     assert (done.sessions, done.messages, done.bytes) == (1, 5001, sum(sizes))
     assert max(sizes) < 2_500_000 < sum(sizes)
 
@@ -112,7 +114,7 @@ def test_what_is_said_meanwhile_is_not_in_it_and_no_fault(home: Place):
         parts.append(part)
 
     parts: list[bytes] = []
-    done = home.exporting.write(write, ["other"])
+    done = home.exporting.write(write, Wish(["other"]))
     assert (done.messages, done.changed) == (1, ())
     assert b"later" not in b"".join(parts)
 
@@ -124,7 +126,7 @@ def test_what_is_taken_back_meanwhile_is_said(home: Place):
         if part.startswith(b'{"id":"other"'):
             home.db.rewind_to_message("other", said["id"])
 
-    assert home.exporting.write(write, ["other"]).changed == ("other",)
+    assert home.exporting.write(write, Wish(["other"])).changed == ("other",)
 
 
 def test_what_is_deleted_meanwhile_is_said(home: Place):
@@ -132,7 +134,7 @@ def test_what_is_deleted_meanwhile_is_said(home: Place):
         if part.startswith(b'{"id":"root"'):
             home.db.delete_session("tip")
 
-    assert home.exporting.write(write, ["root"]).gone == ("tip",)
+    assert home.exporting.write(write, Wish(["root"])).gone == ("tip",)
 
 
 def test_a_file_is_written_whole_and_for_its_owner(home: Place, tmp_path: Path):
@@ -164,16 +166,16 @@ def test_a_line_is_strict_json_whatever_is_stored(home: Place):
     with connect(home.path) as connection:
         connection.execute("UPDATE messages SET timestamp = 9e999 WHERE session_id = 'other'")
     parts: list[bytes] = []
-    home.exporting.write(parts.append, ["other"])
+    home.exporting.write(parts.append, Wish(["other"]))
     found = json.loads(b"".join(parts), parse_constant=pytest.fail)
     assert found["messages"][0]["timestamp"] == {"$real": "inf"}
 
 
 def test_an_unknown_session_and_form_are_said(home: Place, tmp_path: Path):
     with pytest.raises(NotFound):
-        home.exporting.write_file(tmp_path / "out", ["none"])
+        home.exporting.write_file(tmp_path / "out", Wish(["none"]))
     with pytest.raises(InvalidInput, match="unknown form"):
-        home.exporting.write_file(tmp_path / "out", form="html")  # type: ignore[arg-type]
+        home.exporting.write_file(tmp_path / "out", Wish(form="html"))  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
 
@@ -214,3 +216,71 @@ def test_what_is_broken_is_readable_all_the_same(home: Place):
     text = markdown(home, "other")
     assert "\ufffdA" in text
     assert "at an unknown time" in text
+
+
+# -- which of them, and a folder with one file each ----------------------------------------
+
+
+def test_a_filter_chooses_whole_conversations_by_their_tips(home: Place):
+    assert [each["id"] for each in exported(home, where=SessionFilter(source=("telegram",)))] == [
+        "other"
+    ]
+    titled = exported(home, where=SessionFilter(title_like="plan"))
+    assert [each["id"] for each in titled] == ["root", "helper", "tip"]
+
+
+def test_a_filter_applies_to_those_that_are_named_too(home: Place):
+    where = SessionFilter(source=("telegram",))
+    assert [each["id"] for each in exported(home, "tip", "other", where=where)] == ["other"]
+
+
+def test_what_is_in_the_archive_is_exported_unless_a_filter_leaves_it(home: Place):
+    home.db.set_session_archived("other", archived=True)
+    assert "other" in {each["id"] for each in exported(home)}
+    assert "other" not in {each["id"] for each in exported(home, where=SessionFilter())}
+    everything = exported(home, where=SessionFilter(status="all"))
+    assert everything == exported(home)
+
+
+def test_a_folder_has_a_file_for_each_conversation(home: Place, tmp_path: Path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    told: list[tuple[int, int]] = []
+    done = home.exporting.write_folder(folder, Wish(progress=lambda *at: told.append(at)))
+    assert {each.name for each in folder.iterdir()} == {"root.jsonl", "other.jsonl"}
+    lines = (folder / "root.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["root", "helper", "tip"]
+    assert {each.stat().st_mode & 0o777 for each in folder.iterdir()} == {0o600}
+    assert (done.sessions, done.there, told) == (4, (), [(at, 4) for at in range(4)])
+
+
+def test_what_a_folder_had_stays_and_is_said(home: Place, tmp_path: Path):
+    (tmp_path / "root.md").write_text("mine")
+    (tmp_path / "other.md").symlink_to(tmp_path / "nowhere")
+    done = home.exporting.write_folder(tmp_path, Wish(form="markdown"))
+    assert done == Exported(0, 0, 0, there=("root.md", "other.md"))
+    assert (tmp_path / "root.md").read_text() == "mine"
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "tele:1", "x" * 300, "日" * 99, "..", "a\x00"])
+def test_a_file_of_a_folder_has_a_name_that_leads_nowhere_else(
+    home: Place, tmp_path: Path, name: str
+):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    home.db.append_message(name, "user", "hello", create={"source": "cli"})
+    home.exporting.write_folder(folder, Wish([name]))
+    (made,) = folder.iterdir()
+    assert json.loads(made.read_text("utf-8"))["id"] == name
+    assert [each for each in tmp_path.iterdir() if each.name == "up.jsonl"] == []
+
+
+def test_a_conversation_that_goes_meanwhile_leaves_no_file(home: Place, tmp_path: Path):
+    def delete(done: int, _total: int) -> None:
+        if done == 0:
+            home.db.delete_session("other")
+
+    done = home.exporting.write_folder(tmp_path, Wish(["root", "other"], progress=delete))
+    assert done.gone == ("other",)
+    assert [each.name for each in tmp_path.glob("*.jsonl")] == ["root.jsonl"]

@@ -12,7 +12,7 @@ from session_core import Ledger, SessionDB, SessionStore, StateFolder
 from session_core.maintenance import health
 from session_core.maintenance.records import Found, Health
 from tests.homes import connect
-from tests.maintenance.homes import NOW, Home, opened
+from tests.maintenance.homes import DAY, NOW, Home, opened
 
 
 def examined(home: Home, **options: Any) -> Health:
@@ -121,6 +121,16 @@ def test_growth_is_that_of_the_last_weeks(home: Home) -> None:
     report = examined(home)
     assert report.sizes is not None
     assert report.growth_per_week == report.sizes.db // 2 // 4
+
+
+def test_the_weeks_of_half_a_year_are_told_the_latest_first(home: Home) -> None:
+    for days in (170, 30, 29, 1):
+        home.session(f"at{days}", days, messages=10)
+    report = examined(home)
+    assert report.sizes is not None
+    assert [week.messages for week in report.weeks] == [10, *[0] * 3, 20, *[0] * 19, 10, 0]
+    assert [week.begins_at for week in report.weeks][:2] == [NOW - 7 * DAY, NOW - 14 * DAY]
+    assert report.weeks[0].bytes == pytest.approx(report.sizes.db / 4, rel=0.01)
 
 
 @pytest.mark.parametrize("count", [0, 1])

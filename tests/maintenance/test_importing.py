@@ -14,7 +14,8 @@ from session_core.errors import NotFound
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance.answers import Skipped
-from session_core.maintenance.imported import Imported
+from session_core.maintenance.exporting import Wish
+from session_core.maintenance.imported import Arrivals, Coming, Imported
 from session_core.maintenance.importing import Importing
 from session_core.maintenance.storing import MARK
 from session_core.models import Images
@@ -106,7 +107,7 @@ def test_what_was_deleted_comes_back_as_it_was(home_path: Path, file: Path):
     with place(home_path, "own") as home:
         fill_oddly(home.path)
         before = rows(home.path)
-        home.exporting.write_file(file, ["odd", "of_a"])
+        home.exporting.write_file(file, Wish(["odd", "of_a"]))
         home.db.delete_sessions(["odd"])
         done = home.importing.read_file(file)
         assert done.skipped == (Skipped("of_a", "it is there already"),)
@@ -476,3 +477,65 @@ def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):
     with SessionDB(folder / "state.db") as db, Ledger(StateFolder(db.path)) as ledger:
         assert Importing(db, ledger, client="test").read_file(file).messages == 3
         assert db.kind == "own"
+
+
+# -- what would come in --------------------------------------------------------------------
+
+
+def test_what_would_come_in_is_told_and_what_would_not(fresh: Place, file: Path):
+    fresh.db.append_message("there", "user", "mine", create={"source": "cli"})
+    written(
+        file,
+        line("new", 3, title="The plan"),
+        line("there"),
+        "no json",
+        line("new", 9),
+        line("child", parent_session_id="there"),
+        line("grandchild", 0, parent_session_id="child"),
+    )
+    found = fresh.importing.look_into(file)
+    assert found.sessions == (
+        Coming("new", "The plan", 3),
+        Coming("child", None, 1),
+        Coming("grandchild", None, 0),
+    )
+    assert [(each.id, each.why) for each in found.skipped] == [
+        ("new", "line 4 has it once more, after line 1"),
+        ("there", "it is there already"),
+    ]
+    assert [each.line for each in found.broken] == [3]
+    assert [each.id for each in found.left_out] == ["child"]
+    assert fresh.db.get_session("new") is None
+
+
+def test_what_is_told_is_what_comes_in(fresh: Place, file: Path):
+    written(file, line("a", 2), line("b", parent_session_id="a"), line("c", parent_session_id="x"))
+    read: list[tuple[int, int]] = []
+    told = fresh.importing.look_into(file, progress=lambda *at: read.append(at))
+    assert (len(read), read[-1]) == (3, (file.stat().st_size,) * 2)
+    done = fresh.importing.read_file(file)
+    assert {each.id for each in told.sessions} == set(done.ids)
+    assert sum(each.messages for each in told.sessions) == done.messages
+    assert fresh.importing.look_into(file).sessions == ()
+
+
+def test_a_file_that_is_not_there_has_nothing_to_tell(fresh: Place, file: Path):
+    with pytest.raises(NotFound):
+        fresh.importing.look_into(file)
+    file.write_text("")
+    assert fresh.importing.look_into(file) == Arrivals((), (), (), ())
+
+
+def test_an_import_that_is_stopped_while_it_reads_brings_nothing_and_goes_on(
+    fresh: Place, file: Path
+):
+    written(file, *(line(f"s{number}") for number in range(9)))
+    asked: list[bool] = []
+
+    def stop() -> bool:
+        asked.append(True)
+        return len(asked) > 3
+
+    done = fresh.importing.read_file(file, stop=stop)
+    assert (done.outcome, done.sessions, fresh.db.inventory()) == ("partial", 0, [])
+    assert fresh.importing.read_file(file, stop=lambda: False).sessions == 9

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import difflib
 import os
-import secrets
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcp_serve.cli.putting import put
 from session_core import Conflict, Denied, InvalidInput
 
 _BEFORE = ".before-mcp-sessions"
@@ -81,10 +81,10 @@ class ConfigurationFile:
             place.parent.mkdir(parents=True, exist_ok=True)
             mode = _mode(place)
             if self.data is not None:
-                _put(self.copy, self.data, mode)
+                put(self.copy, self.data, mode)
             if ConfigurationFile.read(self.path).data != self.data:
                 raise Conflict(f"{self.path} was changed meanwhile; try again")
-            _put(place, data, mode)
+            put(place, data, mode)
         except UnicodeEncodeError as error:
             raise InvalidInput("what is to be started has a path that is no text") from error
         except OSError as error:
@@ -113,18 +113,3 @@ def _mode(place: Path) -> int:
     if not mode & stat.S_IWUSR:
         raise PermissionError(None, "it is read-only")
     return mode
-
-
-def _put(place: Path, data: bytes, mode: int) -> None:
-    """Write a file whole or not at all."""
-    beside = place.with_name(f".{place.name}_{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _NEW)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.chmod(mode)
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)

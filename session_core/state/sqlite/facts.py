@@ -14,7 +14,7 @@ from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("facts")
 
-WEEKS = 8
+WEEKS = 26
 MOST_ORPHANS = 10_000
 """So many sessions that are not there are named for each table."""
 

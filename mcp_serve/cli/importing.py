@@ -1,0 +1,146 @@
+"""`mcp-sessions import`: conversations that were exported come in, after a look at the file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mcp_serve.cli.asking import agreed
+from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED, PARTIAL
+from mcp_serve.cli.options import command, of_answers, of_homes
+from mcp_serve.cli.progress import Bar
+from mcp_serve.cli.terminal import Column, Terminal
+from mcp_serve.cli.tools import Tools, print_json
+from mcp_serve.cli.working import Working
+from session_core import Arrivals, Conflict, Imported
+
+EXAMPLES = """\
+It reads JSON Lines of `mcp-sessions export` or of Hermes. What is there already
+stays as it is.
+
+examples:
+  mcp-sessions import sessions.jsonl               show it, ask, bring it in
+  mcp-sessions import sessions.jsonl --plan-only   show it, no more
+  mcp-sessions import sessions.jsonl --yes --json | jq -r '.ids[]'
+"""
+
+_SHOWN = 20
+_MB = 1_000_000
+_AT_ONCE = 50
+"""So many sessions has one command line that takes them back."""
+
+_COMING = (Column("msgs", right=True), Column("title", yields=True), Column("id"))
+_LEFT = (Column("where"), Column("why", wraps=True))
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("file", metavar="FILE", help="what was exported, as JSON Lines")
+    parser.add_argument("--plan-only", action="store_true", help="show what would come in, stop")
+    parser.add_argument("--yes", action="store_true", help="bring it in without a question")
+    of_homes(parser)
+    of_answers(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show it, ask, bring it in, say how to take it back."""
+    path = Path(options.file).expanduser()
+    out = Terminal(sys.stderr if options.json else sys.stdout)
+    with Tools(options, changes=True) as tools:
+        maintenance = tools.home.maintenance_for(Working.client)
+        seen = _state(path)
+        with Bar("Reading, in MB") as bar:
+            found = maintenance.arrivals(
+                path, progress=lambda done, of: bar.tell(done // _MB, of // _MB + 1)
+            )
+        if not (options.json and (options.yes or options.plan_only)):
+            _preview(out, found)
+        if options.plan_only or not found.sessions:
+            _answer(options, "planned" if found.sessions else "nothing", found)
+            return DONE
+        if not agreed(f"\nBring in {_sessions(len(found.sessions))}?", yes=options.yes):
+            Terminal(sys.stderr).line("Declined: nothing was changed; --yes brings it in.")
+            _answer(options, "declined", found)
+            return DECLINED
+        if _state(path) != seen:
+            raise Conflict(f"{path} has changed meanwhile; look at it again")
+        with Working("Importing") as work:
+            done = maintenance.import_(path, progress=work.tell, stop=work.is_cancelled)
+    if options.json:
+        print_json(asdict(done))
+    else:
+        _say(options, out, done)
+    if done.outcome == "partial":
+        return INTERRUPTED
+    return PARTIAL if done.broken else DONE
+
+
+def _answer(options: argparse.Namespace, outcome: str, found: Arrivals) -> None:
+    if options.json:
+        print_json({"outcome": outcome, **asdict(found)})
+
+
+def _preview(out: Terminal, found: Arrivals) -> None:
+    if not found.sessions:
+        out.line("Nothing would come in.", "bold")
+    else:
+        messages = sum(each.messages for each in found.sessions)
+        what = f"{_sessions(len(found.sessions))} with {messages:,} messages"
+        out.line(f"{what} would come in:", "bold")
+        shown = found.sessions[:_SHOWN]
+        out.table(
+            _COMING, [[f"{each.messages:,}", each.title or "(no title)", each.id] for each in shown]
+        )
+        _more(out, len(found.sessions) - len(shown))
+    _left(out, "Left out:", _whys(found))
+
+
+def _say(options: argparse.Namespace, out: Terminal, done: Imported) -> None:
+    end = "Brought in" if done.outcome == "applied" else "Stopped; brought in so far"
+    out.line(f"{end}: {_sessions(done.sessions)} with {done.messages:,} messages.", "bold")
+    _left(out, "Left out:", _whys(done))
+    for table, names in done.dropped_columns.items():
+        out.line(f"This home has no {', '.join(names)} of {table}; these were left out.")
+    if done.outcome == "partial":
+        out.line("Go on with it by")
+        out.whole(f"  {command(options, 'import', options.file)}")
+    if done.ids:
+        out.line("Take it back by")
+    for at in range(0, len(done.ids), _AT_ONCE):
+        named = [word for each in done.ids[at : at + _AT_ONCE] for word in ("--session", each)]
+        out.whole(f"  {command(options, 'prune', *named)}")
+
+
+def _whys(found: Arrivals | Imported) -> Iterator[tuple[str, str]]:
+    yield from ((f"line {each.line}", each.why) for each in found.broken)
+    yield from ((each.id, each.why) for each in (*found.skipped, *found.left_out))
+
+
+def _left(out: Terminal, head: str, whys: Iterator[tuple[str, str]]) -> None:
+    rows: Sequence[tuple[str, str]] = list(whys)
+    if rows:
+        out.line()
+        out.line(head, "bold")
+        out.table(_LEFT, rows[:_SHOWN], bare=True)
+        _more(out, len(rows) - _SHOWN)
+
+
+def _more(out: Terminal, count: int) -> None:
+    if count > 0:
+        out.line(f"and {count:,} more", "dim")
+
+
+def _sessions(count: int) -> str:
+    return f"{count:,} session" + "s" * (count != 1)
+
+
+def _state(path: Path) -> tuple[int, ...] | None:
+    """Return what changes with a file, None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

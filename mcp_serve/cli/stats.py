@@ -1,0 +1,136 @@
+"""`mcp-sessions stats`: what is in a home, what is wrong with it, and what mends that."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from rich.text import Text
+
+from mcp_serve.cli import charts, page
+from mcp_serve.cli.codes import DECLINED, DONE
+from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.place import Place
+from mcp_serve.cli.progress import Bar
+from mcp_serve.cli.report import Mend, Point, Report, reported
+from mcp_serve.cli.terminal import Column, Terminal
+from mcp_serve.cli.tools import Answer, Tools, answer, terminal
+from mcp_serve.cursors import Asked
+from mcp_serve.homes import Home
+from mcp_serve.tools import stats
+
+EXAMPLES = """\
+examples:
+  mcp-sessions stats                      what there is, what is wrong, what to do
+  mcp-sessions stats --html report.html   the same as a page with charts
+  mcp-sessions stats --deep               every page counted and checked; slow
+  mcp-sessions stats --json | jq .findings
+"""
+
+_FIGURES = (Column("what"), Column("how much", wraps=True))
+_LAST = "this week"
+_ESTIMATED = "estimated"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("--deep", action="store_true", help="exact sizes, every page checked; slow")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write it as one page with charts; - prints the page"
+    )
+    parser.add_argument("--yes", action="store_true", help="replace a page that is there")
+    of_homes(parser)
+    of_answers(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say it at the terminal, or write the page."""
+    if options.html is None:
+        show = partial(_show, options)
+        return answer(options, partial(_asked, options), show)
+    place = Place.of(options.html)
+    if not place.may_be_written(yes=options.yes):
+        Terminal(sys.stderr).line("Nothing was written; --yes replaces it without a question.")
+        return DECLINED
+    with Tools(options) as tools:
+        found = _asked(options, tools)
+    place.write(page.page(list(_reports(options, found)), time.time()))
+    return DONE
+
+
+def _asked(options: argparse.Namespace, tools: Tools) -> Answer:
+    """Ask every profile; several are answered by their names."""
+    spec = stats.SPEC if options.json and options.html is None else replace(stats.SPEC, run=_drawn)
+    names = tools.served.names
+    with Bar("Looking"):
+        found = {name: tools.ask(spec, {"deep": options.deep, "profile": name}) for name in names}
+    return {"profiles": found} if len(names) > 1 else found[names[0]]
+
+
+def _drawn(home: Home, given: stats.StatsArguments, asked: Asked) -> dict[str, Any]:
+    """Return the report on a home with what is drawn of it."""
+    del asked
+    answered, health = stats.examined(home, deep=given.deep)
+    sizes = None if health is None else health.sizes
+    return answered | {
+        "weeks": [] if health is None else [asdict(week) for week in health.weeks],
+        "tables": {} if sizes is None else dict(sizes.tables),
+    }
+
+
+def _reports(options: argparse.Namespace, found: Answer) -> Iterator[Report]:
+    several: Mapping[str, Answer] = found.get("profiles", {})
+    for name, each in several.items():
+        yield reported(options, each, name)
+    if not several:
+        yield reported(options, found, None)
+
+
+def _show(options: argparse.Namespace, found: Answer) -> None:
+    out = terminal()
+    for number, report in enumerate(_reports(options, found)):
+        if number:
+            out.line()
+        _say(out, report)
+
+
+def _say(out: Terminal, report: Report) -> None:
+    out.line(report.home, "bold")
+    out.table(_FIGURES, report.figures, bare=True)
+    blocks = out.can_write(charts.BLOCKS)
+    if any(week.value for week in report.weeks):
+        _head(out, "Growth by week", "messages")
+        values = [week.value for week in report.weeks]
+        first = report.weeks[0].label
+        out.lines(charts.columns(values, (first, _LAST), out.width, blocks=blocks))
+    _bars(out, "Sessions by source", "", report.sources)
+    _bars(out, "Size by table", _ESTIMATED if report.estimated else "", report.tables)
+    _mends(out, report.mends)
+
+
+def _bars(out: Terminal, head: str, note: str, points: Sequence[Point]) -> None:
+    if points:
+        _head(out, head, note)
+        given = [charts.Bar(each.label, each.value, each.said) for each in points]
+        out.lines(charts.bars(given, out.width, blocks=out.can_write(charts.BLOCKS)))
+
+
+def _mends(out: Terminal, mends: Sequence[Mend]) -> None:
+    _head(out, "What is wrong, or takes room")
+    if not mends:
+        out.line("Nothing.")
+    for each in mends:
+        won = f"; {each.won}" if each.won else ""
+        out.line(f"{each.count:,} {each.what}{won}" if each.count > 1 else f"{each.what}{won}")
+        if each.command is not None:
+            out.whole(f"  {each.command}")
+
+
+def _head(out: Terminal, text: str, note: str = "") -> None:
+    out.line()
+    out.lines([Text.assemble((text, "bold"), (f", {note}" if note else "", "dim"))])

@@ -1,0 +1,136 @@
+"""`mcp-sessions watch`: what happens in a home, a line for each event, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+import anyio
+
+from mcp_serve.calls import Caller
+from mcp_serve.cli.codes import DONE
+from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.terminal import Terminal, clock
+from mcp_serve.cli.tools import Answer, Tools, terminal
+from mcp_serve.quoting import plain
+from mcp_serve.tools import events
+from session_core import Busy, SessionError
+
+EXAMPLES = """\
+examples:
+  mcp-sessions watch                         whatever happens
+  mcp-sessions watch --session 20261118_09   in one conversation
+  mcp-sessions watch --json | jq -r .session_id
+"""
+
+_WAIT_S = 5
+"""How long a home that was replaced by another one is followed at most."""
+
+_BUSY_S = 1
+
+_WHAT = {
+    "session_started": "began",
+    "session_ended": "ended:",
+    "title_changed": "is now called",
+    "route_changed": "is now where this chat is:",
+    "compressed": "was compressed",
+}
+
+_MORE: dict[str, tuple[str, ...]] = {
+    "message": (),
+    "session_started": ("title",),
+    "session_ended": ("reason",),
+    "title_changed": ("title",),
+    "route_changed": ("session_key",),
+    "compressed": (),
+}
+"""What is said of each kind besides."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("--session", metavar="ID", help="in this one alone")
+    of_homes(parser)
+    of_answers(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Follow until somebody ends it."""
+    with Tools(options) as tools:
+        anyio.run(_Following(options, tools).follow)
+    return DONE
+
+
+class _Following:
+    """All profiles as they are followed."""
+
+    def __init__(self, options: argparse.Namespace, tools: Tools) -> None:
+        self._options = options
+        self._tools = tools
+        self._caller = Caller(tools.served)
+        self._out = terminal()
+        self._wrong: SessionError | BrokenPipeError | None = None
+
+    async def follow(self) -> None:
+        """Follow each; what goes wrong in one of them ends all.
+
+        Raises:
+            SessionError: it cannot be followed any more.
+            BrokenPipeError: nobody reads what is written.
+        """
+        names = self._tools.served.names
+        session = self._options.session
+        begun = {"timeout_s": _WAIT_S, "session": session}
+        cursors = {}
+        for name in names[:1] if session else names:
+            answered = await self._asked(begun | {"profile": name, "timeout_s": 0})
+            cursors[name] = answered["cursor"]
+        where = ", ".join(str(self._tools.served.path(name)) for name in cursors)
+        Terminal(sys.stderr).hint(f"Following {where}; Ctrl-C ends it.")
+        async with anyio.create_task_group() as tasks:
+            for name, cursor in cursors.items():
+                tasks.start_soon(self._follow, name, cursor, tasks.cancel_scope)
+        if self._wrong is not None:
+            raise self._wrong
+
+    async def _follow(self, _profile: str, cursor: str, scope: anyio.CancelScope) -> None:
+        try:
+            while True:
+                answered = await self._asked({"cursor": cursor})
+                cursor = answered["cursor"]
+                self._write(answered)
+        except (SessionError, BrokenPipeError) as error:
+            self._wrong = error
+            scope.cancel()
+
+    async def _asked(self, given: Answer) -> Answer:
+        """Ask until somebody who keeps the home to himself has let it go."""
+        read = events.SPEC.arguments.read({k: v for k, v in given.items() if v is not None})
+        chosen = {name: getattr(read, name) for name in read.model_fields_set}
+        while True:
+            try:
+                return await self._caller.ask(events.SPEC, chosen)
+            except Busy:
+                await anyio.sleep(_BUSY_S)
+
+    def _write(self, answered: Answer) -> None:
+        if answered["gap"]:
+            self._say({"gap": True}, "Some events were missed; list the sessions again.")
+        for event in answered["events"]:
+            self._say(event, _line(event))
+        sys.stdout.flush()
+
+    def _say(self, found: Answer, line: str) -> None:
+        if self._options.json:
+            sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+        else:
+            self._out.cut(line)
+
+
+def _line(event: Answer) -> str:
+    profile = f"{event['profile']}  " if "profile" in event else ""
+    said = f"{event['role']}: {event.get('text', '')}" if "role" in event else ""
+    what = said or _WHAT.get(event["type"], event["type"])
+    more = ", ".join(str(event[name]) for name in _MORE[event["type"]] if name in event)
+    return f"{clock(event['at'])}  {profile}{event['session_id']}  {plain(f'{what} {more}')}"

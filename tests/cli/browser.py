@@ -1,0 +1,119 @@
+"""Chromium without a screen: a picture of a page, and what a page says of itself."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+_QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+_DARK = "--blink-settings=preferredColorScheme=0"
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_CHANNELS = {2: 3, 6: 4}
+"""How many bytes a pixel has, by the colour type of the picture."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Pixels as lines of bytes; the first three of each are red, green and blue."""
+
+    width: int
+    lines: list[bytes]
+    channels: int
+
+    @classmethod
+    def read(cls, path: Path) -> Picture:
+        """Read a picture of eight bits a colour, which is what a browser writes."""
+        data = path.read_bytes()
+        assert data.startswith(_SIGNATURE)
+        packed, at = b"", len(_SIGNATURE)
+        width = depth = kind = 0
+        while at < len(data):
+            (size,) = struct.unpack_from(">I", data, at)
+            body = data[at + 8 : at + 8 + size]
+            if data[at + 4 : at + 8] == b"IHDR":
+                width, _, depth, kind = struct.unpack_from(">IIBB", body)
+            elif data[at + 4 : at + 8] == b"IDAT":
+                packed += body
+            at += size + 12
+        assert depth == 8
+        channels = _CHANNELS[kind]
+        return cls(
+            width, _unfiltered(zlib.decompress(packed), width * channels, channels), channels
+        )
+
+    def pixel(self, x: int, y: int) -> tuple[int, int, int]:
+        """Return the colour of a pixel."""
+        red, green, blue = self.lines[y][x * self.channels :][:3]
+        return red, green, blue
+
+    def colours(self) -> set[tuple[int, int, int]]:
+        """Return every colour of it."""
+        step = self.channels
+        return {
+            (line[at], line[at + 1], line[at + 2])
+            for line in self.lines
+            for at in range(0, len(line), step)
+        }
+
+
+def picture(page: Path, folder: Path, *, width: int, height: int, dark: bool) -> Picture:
+    """Return how a page looks."""
+    target = folder / f"{width}-{dark}.png"
+    _run(page, folder, f"--window-size={width},{height}", f"--screenshot={target}", dark=dark)
+    return Picture.read(target)
+
+
+def contents(page: Path, folder: Path, *more: str) -> str:
+    """Return what a page has become in the browser."""
+    return _run(page, folder, "--dump-dom", *more)
+
+
+def _run(page: Path, folder: Path, *more: str, dark: bool = False) -> str:
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    assert program, "apt-get install chromium"
+    given = [program, *_QUIET, f"--user-data-dir={folder / 'browser'}", *more]
+    done = subprocess.run(
+        [*given, *([_DARK] if dark else []), page.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    return done.stdout
+
+
+def _unfiltered(data: bytes, length: int, step: int) -> list[bytes]:
+    """Undo what each line of a picture is told by: what is left of it, above, or both."""
+    lines: list[bytes] = []
+    above = bytes(length)
+    for start in range(0, len(data), length + 1):
+        line = bytearray(data[start + 1 : start + 1 + length])
+        how = data[start]
+        for at in range(length) if how else ():
+            left = line[at - step] if at >= step else 0
+            corner = above[at - step] if at >= step else 0
+            line[at] = (line[at] + _told(how, left, above[at], corner)) & 255
+        above = bytes(line)
+        lines.append(above)
+    return lines
+
+
+def _told(how: int, left: int, above: int, corner: int) -> int:
+    if how == 4:
+        guess = left + above - corner
+        return min((left, above, corner), key=lambda each: abs(guess - each))
+    return (0, left, above, (left + above) // 2)[how]

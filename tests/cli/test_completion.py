@@ -1,0 +1,105 @@
+"""The scripts that shells complete the command with, run in these shells."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from mcp_serve.cli.main import VERBS
+from tests.cli.at_terminal import Person
+
+BASH = """
+source "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+COMPREPLY=()
+"$(complete -p mcp-sessions | sed 's/.*-F \\([^ ]*\\).*/\\1/')"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(name="person")
+def _person(tmp_path):
+    return Person(tmp_path, tmp_path / "none")
+
+
+def script(person, shell):
+    done = person.run("completion", shell)
+    assert (done.returncode, done.stderr) == (0, "")
+    path = person.folder / f"mcp-sessions.{shell}"
+    path.write_text(done.stdout, "utf-8")
+    return path
+
+
+def completed(person, *words):
+    """Return what bash proposes for the last of these words."""
+    given = ["bash", "-c", BASH, "bash", str(script(person, "bash")), "mcp-sessions", *words]
+    done = subprocess.run(
+        given, env=person.env, cwd=person.folder, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_bash_knows_every_verb(person):
+    assert completed(person, "") >= set(VERBS)
+    assert completed(person, "sta") == {"stats"}
+
+
+def test_bash_knows_the_options_of_a_verb_and_what_they_may_be(person):
+    assert completed(person, "export", "--out") == {"--out"}
+    assert completed(person, "export", "--format", "") == {"jsonl", "md"}
+    assert completed(person, "list", "--status", "ar") == {"archived"}
+    assert completed(person, "completion", "z") == {"zsh"}
+    assert "--deep" in completed(person, "stats", "--")
+
+
+def test_bash_proposes_files_where_one_is_wanted(person):
+    (person.folder / "said.jsonl").touch()
+    (person.folder / "folder").mkdir()
+    assert completed(person, "import", "sa") == {"said.jsonl"}
+    assert completed(person, "--home", "fo") == {"folder"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_every_verb_is_in_the_script_of_a_shell(person, shell):
+    text = script(person, shell).read_text("utf-8")
+    assert [verb for verb in VERBS if verb not in text] == []
+
+
+@pytest.mark.system
+def test_zsh_takes_the_script(person):
+    (person.folder / "_mcp-sessions").write_bytes(script(person, "zsh").read_bytes())
+    asked = "fpath=($PWD $fpath); autoload -U compinit; compinit -D -u; "
+    asked += "autoload +X _mcp-sessions; print -r -- $_comps[mcp-sessions]"
+    done = subprocess.run(
+        [shutil.which("zsh"), "-f", "-c", asked],
+        env=person.env,
+        cwd=person.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout.split(), done.stderr) == (["_mcp-sessions"], "")
+
+
+@pytest.mark.system
+def test_fish_completes_with_the_script(person):
+    path = script(person, "fish")
+    asked = f"source {path}; complete -C 'mcp-sessions list --status ar'"
+    done = subprocess.run(
+        [shutil.which("fish"), "--no-config", "-c", asked],
+        env=person.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[0] == "archived"
+
+
+def test_a_shell_that_is_not_known_is_said(person):
+    done = person.run("completion", "cmd")
+    assert done.returncode == 2
+    assert "fish" in done.stderr

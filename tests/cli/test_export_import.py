@@ -1,0 +1,237 @@
+"""What is exported at a terminal, and comes in somewhere else: equal, asked for, taken back."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+from itertools import pairwise
+
+import pytest
+from rich.cells import cell_len
+
+from mcp_serve.cli import sample
+from session_core import Ledger, Maintenance, SessionDB, StateFolder, Wanted
+from tests.cli.at_terminal import Person, plain
+from tests.maintenance.carried import differences, rows
+
+
+@pytest.fixture(name="home", scope="module")
+def _home(tmp_path_factory):
+    """A home with a lineage, archived and compressed sessions."""
+    home = tmp_path_factory.mktemp("home")
+    clock = sample.Clock()
+    with SessionDB(home / "state.db", clock=clock) as db:
+        sample.build(db, clock)
+        db.append_message("root", "user", "the first part", create={"source": "cron"})
+        db.archive_and_compact("root", [{"role": "user", "content": "a summary"}])
+        db.end_session("root", "compression")
+        db.create_session("tip", "cron", parent_session_id="root")
+        db.append_message("tip", "user", "and \x1b]0;x\x07 on \u202e")
+        db.append_message("kept", "user", "in the archive", create={"source": "cron"})
+        db.set_session_archived("kept", archived=True)
+    return home
+
+
+@pytest.fixture(name="person")
+def _person(tmp_path, home):
+    return Person(tmp_path, home)
+
+
+def ids(text):
+    return [json.loads(line)["id"] for line in text.splitlines()]
+
+
+def exported(person, *arguments):
+    done = person.run("export", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return ids(done.stdout)
+
+
+def test_what_is_exported_comes_into_another_home_equal(person, home):
+    assert person.run("export", "--out", "all.jsonl").returncode == 0
+    other = person.folder / "other"
+    done = person.run("import", "all.jsonl", "--yes", "--home", str(other))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert differences(rows(home / "state.db"), rows(other / "state.db")) == []
+
+
+def test_everything_is_exported_unless_something_is_asked_for(person):
+    everything = exported(person)
+    assert {"root", "tip", "kept", sample.LONG} <= set(everything)
+    assert exported(person, "tip") == ["root", "tip"]
+    assert exported(person, "--source", "cron") == ["kept", "root", "tip"]
+    assert exported(person, "--source", "cron", "--status", "archived") == ["kept"]
+    assert exported(person, "tip", "kept", "--source", "telegram") == []
+    assert exported(person, "--title", "Schema change", "--min-messages", "9") == [sample.LONG]
+    assert exported(person, "--older-than", "9000") == []
+
+
+def test_a_conversation_is_written_for_a_person_with_what_was_compressed(person):
+    done = person.run("export", "tip", "--format", "md")
+    assert "the first part" in done.stdout
+    assert "· compacted" in done.stdout
+
+
+def test_a_folder_gets_a_file_for_each_conversation(person):
+    done = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes/")
+    assert done.returncode == 0
+    folder = person.folder / "new" / "notes"
+    assert {each.name for each in folder.iterdir()} == {"root.md", "kept.md"}
+    again = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes")
+    assert (again.returncode, again.stderr.count("was there already")) == (6, 2)
+
+
+def test_a_file_that_is_there_stays(person):
+    (person.folder / "mine").write_text("mine")
+    done = person.run("export", "--out", "mine")
+    assert (done.returncode, (person.folder / "mine").read_text()) == (4, "mine")
+
+
+def test_what_was_written_is_said_as_json(person):
+    done = person.run("export", "tip", "--out", "tip.jsonl", "--json")
+    size = (person.folder / "tip.jsonl").stat().st_size
+    assert json.loads(done.stdout) == {
+        "sessions": 2,
+        "messages": 3,
+        "bytes": size,
+        "gone": [],
+        "changed": [],
+        "there": [],
+    }
+
+
+def test_what_somebody_wrote_cannot_speak_to_the_terminal_when_it_is_printed(person):
+    seen = person.sees(80, "export", "tip", "--format", "md")[1]
+    assert "on" in seen
+    assert "\x1b]0" not in seen
+    assert "\x07" not in seen
+    assert "\u202e" not in seen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("export", "nobody"), 3, "`mcp-sessions list`"),
+        (("export", "--since", "soon"), 1, "such as '7d'"),
+        (("export", "--json"), 1, "--out"),
+        (("export", "--format", "pdf"), 2, "--format"),
+        (("export", "--out", "nowhere/file"), 1, "nowhere"),
+        (("import", "nothing.jsonl"), 3, "is not there"),
+        (("import",), 2, "FILE"),
+        (("import", "x", "--all-profiles"), 1, "one --profile"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(person, arguments, code, says):
+    done = person.run(*arguments)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- import --------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="file")
+def _file(person):
+    """A file of five lines: three sessions, one of them with a strange parent, and two others."""
+    said = [{"id": at, "role": "user", "content": f"said {at}", "timestamp": 5.0} for at in (1, 2)]
+    lines = [
+        {"id": "one", "source": "cli", "started_at": 1.0, "title": "The plan", "messages": said},
+        {"id": "two", "source": "cli", "started_at": 2.0, "messages": []},
+        {"id": "kept", "source": "cli", "started_at": 2.0, "messages": []},
+        {"id": "far", "source": "cli", "started_at": 2.0, "parent_session_id": "tip"},
+    ]
+    path = person.folder / "some.jsonl"
+    path.write_text("\n".join([*map(json.dumps, lines), "no json"]) + "\n")
+    return path
+
+
+@pytest.fixture(name="there")
+def _there(person):
+    """Somebody with a home of two sessions, into which a file comes."""
+    there = Person(person.folder, person.folder / "there")
+    with SessionDB(there.home / "state.db") as db:
+        for name in ("kept", "tip"):
+            db.append_message(name, "user", "hello", create={"source": "cli"})
+    return there
+
+
+def sessions(home):
+    with SessionDB(home / "state.db", read_only=True) as db:
+        return {each.id for each in db.inventory()}
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
+    with there.at(columns, "import", file.name) as terminal:
+        seen = plain(terminal.until("[y/N]"))
+        terminal.type("n\n")
+        code, _ = terminal.end()
+    assert code == 5
+    assert [line for line in seen.splitlines() if cell_len(line) > columns] == []
+    said = " ".join(seen.split())
+    for words in ("3 sessions with 2 messages", "The plan", "line 5", "it is there already"):
+        assert words in said
+    assert "it is there, and is none of this file" in said
+    assert sessions(there.home) == {"kept", "tip"}
+
+
+def test_with_a_yes_it_comes_in_and_is_taken_back_by_what_is_said(there, file):
+    with there.at(80, "import", file.name) as terminal:
+        terminal.until("[y/N]")
+        terminal.type("y\n")
+        code, seen = terminal.end()
+    assert code == 6  # a line of the file is broken
+    assert sessions(there.home) == {"kept", "tip", "one", "two", "far"}
+    (line,) = (line for line in plain(seen).splitlines() if "prune" in line)
+    named = shlex.split(line)
+    brought = [each for word, each in pairwise(named) if word == "--session"]
+    database = there.home / "state.db"
+    with SessionDB(database) as db, Ledger(StateFolder(database)) as ledger:
+        keeper = Maintenance(db, ledger)
+        keeper.apply(keeper.plan(Wanted("sessions", ids=brought)).plan)
+        keeper.close()
+    assert sessions(there.home) == {"kept", "tip"}
+
+
+def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):
+    done = there.run("import", file.name)
+    assert (done.returncode, sessions(there.home)) == (5, {"kept", "tip"})
+    assert "--yes" in done.stderr
+    done = there.run("import", file.name, "--yes", "--json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["outcome"], answer["messages"]) == (6, "applied", 2)
+    assert set(answer["ids"]) == {"one", "two", "far"}
+
+
+def test_a_look_changes_nothing(there, file):
+    done = there.run("import", file.name, "--plan-only", "--json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["outcome"]) == (0, "planned")
+    assert [each["id"] for each in answer["sessions"]] == ["one", "two", "far"]
+    assert sessions(there.home) == {"kept", "tip"}
+
+
+def test_a_file_that_changes_while_somebody_looks_does_not_come_in(there, file):
+    with there.at(80, "import", file.name) as terminal:
+        terminal.until("[y/N]")
+        file.write_text(file.read_text() + "\n")
+        terminal.type("y\n")
+        code, seen = terminal.end()
+    assert (code, sessions(there.home)) == (4, {"kept", "tip"})
+    assert "has changed meanwhile" in " ".join(seen.split())
+
+
+def test_ctrl_c_at_the_question_leaves_all_as_it_was(there, file):
+    with there.at(80, "import", file.name) as terminal:
+        terminal.until("[y/N]")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end()[0] == 130
+    assert sessions(there.home) == {"kept", "tip"}
+
+
+def test_a_home_is_made_by_what_comes_in(person, file):
+    done = person.run("import", file.name, "--yes", "--home", str(person.folder / "new"))
+    assert done.returncode == 6
+    assert sessions(person.folder / "new") == {"one", "two", "kept", "far"}

@@ -1,0 +1,215 @@
+"""What `stats` says and draws: figures, charts that fit, and the command line that mends."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+
+import pytest
+from rich.cells import cell_len
+
+from mcp_serve.cli import charts
+from mcp_serve.tools.stats import SPEC
+from session_core import SessionDB
+from tests.cli.at_terminal import Person, plain
+from tests.homes import connect
+
+WEEK = 7 * 86_400.0
+SOURCES = {"cli": 5, "telegram": 3, "<b>&\u202e": 1}
+COLOUR = re.compile(r"\x1b\[[0-9;]*3\d")
+
+
+@pytest.fixture(name="person", scope="module")
+def _person(tmp_path_factory):
+    """Somebody with sessions of three weeks, ghosts, and a profile."""
+    folder = tmp_path_factory.mktemp("person")
+    home = folder / "h"
+    now = time.time()
+    with SessionDB(home / "state.db") as db:
+        for source, count in SOURCES.items():
+            for number in range(count):
+                said = {"create": {"source": source}, "timestamp": now - number * WEEK - 60}
+                db.append_message(f"{source[0]}{number}", "user", "hello there", **said)
+        for name in ("g1", "g2"):
+            db.create_session(name, "tui", started_at=now - 40 * 86_400)
+            db.end_session(name, "tui_shutdown")
+    with connect(home / "state.db") as connection:
+        connection.execute("UPDATE sessions SET ended_at = started_at + 9 WHERE source = 'tui'")
+    with SessionDB(home / "profiles" / "work" / "state.db") as db:
+        db.append_message("w", "user", "at work", create={"source": "cli"})
+    return Person(folder, home)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_every_line_of_the_report_fits_the_terminal(person, columns):
+    code, seen = person.sees(columns, "stats")
+    lines = [line.rstrip() for line in plain(seen).splitlines()]
+    assert code == 0
+    assert [line for line in lines if cell_len(line) > columns] == []
+    for head in ("Growth by week", "Sessions by source", "Size by table", "What is wrong"):
+        assert any(line.startswith(head) for line in lines)
+
+
+def test_a_longer_bar_stands_for_more(person):
+    lines = plain(person.sees(80, "stats")[1]).splitlines()
+    drawn = {line.split()[0]: line.count("█") for line in lines if "█" in line}
+    assert drawn["cli"] > drawn["telegram"] > 0
+    assert drawn["cli"] > 40
+
+
+def test_blocks_are_drawn_only_where_the_encoding_has_them(person):
+    seen = plain(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
+    assert seen.isascii()
+    assert "####" in seen
+    assert "####" not in person.run("stats").stdout
+    assert "████" in person.run("stats").stdout
+
+
+def test_there_is_colour_on_a_terminal_alone(person):
+    assert COLOUR.search(person.sees(80, "stats")[1])
+    assert not COLOUR.search(person.sees(80, "stats", NO_COLOR="1")[1])
+    assert "\x1b" not in person.run("stats").stdout
+
+
+def test_json_is_the_answer_of_the_tool(person):
+    found = json.loads(person.run("stats", "--json").stdout)
+    assert set(found) == set(SPEC.answers.__annotations__)
+    assert found["sessions"]["by_source"]["cli"] == SOURCES["cli"]
+
+
+def test_several_profiles_are_told_by_their_names(person):
+    found = json.loads(person.run("stats", "--all-profiles", "--json").stdout)
+    assert {name: each["messages"] for name, each in found["profiles"].items()} == {
+        "default": sum(SOURCES.values()),
+        "work": 1,
+    }
+    said = person.run("stats", "--all-profiles").stdout
+    assert "(default)" in said
+    assert "(work)" in said
+
+
+def test_what_is_wrong_comes_with_the_command_line_that_mends_it(person):
+    seen = plain(person.sees(80, "stats", "--home", str(person.home))[1])
+    assert "2 empty sessions" in seen
+    (line,) = (line.strip() for line in seen.splitlines() if line.endswith("prune ghosts"))
+    assert shlex.split(line) == ["mcp-sessions", "--home", str(person.home), "prune", "ghosts"]
+
+
+def test_deep_counts_instead_of_estimating(person):
+    assert "estimated" in person.run("stats").stdout
+    done = person.run("stats", "--deep", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set(json.loads(done.stdout)) == set(SPEC.answers.__annotations__)
+
+
+def test_a_home_without_a_database_is_reported_and_gets_none(tmp_path):
+    person = Person(tmp_path, tmp_path / "none")
+    done = person.run("stats")
+    assert done.returncode == 0
+    assert "there is no" in done.stdout
+    assert not person.home.exists()
+
+
+def test_a_home_that_cannot_be_read_is_a_report_too(tmp_path):
+    person = Person(tmp_path, tmp_path / "h")
+    (person.home / "state.db").mkdir(parents=True)
+    done = person.run("stats")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no database can be served here" in done.stdout
+
+
+# -- the page ------------------------------------------------------------------------------
+
+
+def test_a_page_is_written_whole_and_for_its_owner_alone(person):
+    assert person.run("stats", "--html", "one.html").returncode == 0
+    path = person.folder / "one.html"
+    text = path.read_text("utf-8")
+    assert text.startswith("<!doctype html>")
+    assert text.rstrip().endswith("</html>")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in person.folder.iterdir() if "one" in each.name] == ["one.html"]
+
+
+def test_a_page_says_what_the_terminal_says(person):
+    text = person.run("stats", "--html", "-").stdout
+    for said in ("Growth by week", "Sessions by source", "Size by table", "prune ghosts"):
+        assert said in text
+
+
+def test_what_somebody_wrote_is_text_on_the_page(person):
+    text = person.run("stats", "--html", "-").stdout
+    assert "<b>&" not in text
+    assert "&lt;b&gt;&amp;" in text
+    assert "\u202e" not in text
+
+
+def test_a_page_asks_nobody_for_anything(person):
+    text = person.run("stats", "--html", "-").stdout
+    assert "default-src 'none'" in text
+    assert not re.search(r"https?:|//\w|url\(|@import|<script|<img|<link|\bsrc=|\bhref=", text)
+
+
+def test_a_page_that_is_there_is_replaced_when_somebody_says_so(person):
+    path = person.folder / "two.html"
+    path.write_text("mine")
+    done = person.run("stats", "--html", "two.html")
+    assert (done.returncode, path.read_text()) == (5, "mine")
+    assert "--yes" in done.stderr
+    with person.at(80, "stats", "--html", "two.html") as terminal:
+        terminal.until("Replace it? [y/N]")
+        terminal.type("n\n")
+        assert terminal.end()[0] == 5
+    assert path.read_text() == "mine"
+    with person.at(80, "stats", "--html", "two.html") as terminal:
+        terminal.until("Replace it? [y/N]")
+        terminal.type("y\n")
+        assert terminal.end()[0] == 0
+    assert path.read_text().startswith("<!doctype html>")
+    path.write_text("mine")
+    assert person.run("stats", "--html", "two.html", "--yes").returncode == 0
+    assert path.read_text().startswith("<!doctype html>")
+
+
+def test_what_is_no_page_is_never_replaced(person):
+    before = json.loads(person.run("stats", "--json").stdout)
+    database = str(person.home / "state.db")
+    done = person.run("stats", "--html", database, "--yes")
+    assert done.returncode == 1
+    assert "ends in .html" in done.stderr
+    assert json.loads(person.run("stats", "--json").stdout)["messages"] == before["messages"]
+
+
+def test_a_page_that_cannot_be_written_is_said_in_a_line(person):
+    done = person.run("stats", "--html", "nowhere/page.html")
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# -- the charts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_bars_fit_whatever_their_labels(width, blocks):
+    given = [charts.Bar("日本語" * 30, 10**9, "1.0 GB"), charts.Bar("b", 1, "1 byte")]
+    lines = charts.bars(given, width, blocks=blocks)
+    assert max(cell_len(line.plain) for line in lines) <= width
+    assert len({cell_len(line.plain) for line in lines}) == 1
+
+
+def test_the_least_that_is_there_is_seen_and_nothing_is_not():
+    given = [charts.Bar("a", 10**9, ""), charts.Bar("b", 1, ""), charts.Bar("c", 0, "")]
+    first, second, third = (line.plain for line in charts.bars(given, 60, blocks=True))
+    assert "█" * 40 in first
+    assert "▏" in second
+    assert set(third) == {"c", " "}
+
+
+@pytest.mark.parametrize("values", [[0], [7], [0] * 26, [10**7] * 26, list(range(26))])
+def test_columns_fit_whatever_is_in_them(values):
+    lines = charts.columns(values, ("May 21", "this week"), 60, blocks=True)
+    assert max(cell_len(line.plain) for line in lines) <= 60

@@ -1,0 +1,93 @@
+"""Who watches a home hears what another process commits, until he has heard enough."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from select import select
+
+import pytest
+
+from session_core import SessionDB
+from tests.cli.at_terminal import COMMAND, Person, plain
+
+OTHER = """
+import sys
+from session_core import SessionDB
+with SessionDB(sys.argv[1]) as db:
+    for text in sys.argv[3:]:
+        db.append_message(sys.argv[2], "user", text, create={"source": "cli"})
+"""
+
+
+def commit(person, session, *texts):
+    """Have another process say something in a session."""
+    database = str(person.home / "state.db")
+    subprocess.run([sys.executable, "-c", OTHER, database, session, *texts], check=True)
+
+
+@pytest.fixture(name="person")
+def _person(tmp_path):
+    person = Person(tmp_path, tmp_path / "h")
+    with SessionDB(person.home / "state.db") as db:
+        db.append_message("there", "user", "before", create={"source": "cli"})
+    return person
+
+
+def test_a_commit_of_another_process_is_a_line(person):
+    with person.at(60, "watch") as terminal:
+        terminal.until("Ctrl-C")
+        commit(person, "there", "hello \x1b[31mthere " + "and on " * 99)
+        seen = terminal.until("hello")
+        terminal.type("\x03")
+        assert terminal.end()[0] == 130
+    (line,) = (each for each in plain(seen).splitlines() if "hello" in each)
+    assert "before" not in seen
+    assert "\x1b[31m" not in seen
+    assert len(line) <= 60
+    assert line.split()[1:4] == ["there", "user:", "hello"]
+
+
+def test_json_is_an_event_a_line_for_a_script(person):
+    process = subprocess.Popen(
+        [*COMMAND, "watch", "--session", "there", "--json"],
+        env=person.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        while not select([process.stdout], [], [], 1)[0]:  # a script is not told when it began
+            commit(person, "another", "not for it")
+            commit(person, "there", "for it")
+        heard = json.loads(process.stdout.readline())
+        assert (heard["type"], heard["session_id"], heard["text"]) == ("message", "there", "for it")
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_a_home_that_appears_later_is_heard(tmp_path):
+    person = Person(tmp_path, tmp_path / "later")
+    with person.at(80, "watch") as terminal:
+        terminal.until("Ctrl-C")
+        assert not person.home.exists()
+        commit(person, "first", "here I am")
+        terminal.until("here I am")
+
+
+def test_all_profiles_are_heard_by_their_names(person):
+    work = Person(person.folder, person.home / "profiles" / "work")
+    commit(work, "w", "before")
+    with person.at(80, "watch", "--all-profiles") as terminal:
+        terminal.until("Ctrl-C")
+        commit(work, "w", "at work")
+        assert "work  w" in plain(terminal.until("at work"))
+        commit(person, "there", "at home")
+        assert "default  there" in plain(terminal.until("at home"))
+
+
+def test_a_session_that_is_not_there_is_said(person):
+    done = person.run("watch", "--session", "nobody")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "nobody" in done.stderr
