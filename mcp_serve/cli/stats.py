@@ -26,7 +26,7 @@ from mcp_serve.tools import stats
 
 EXAMPLES = """\
 examples:
-  mcp-sessions stats                      what there is, what is wrong, what to do
+  mcp-sessions stats                      what there is, and what is wrong
   mcp-sessions stats --html report.html   the same as a page with charts
   mcp-sessions stats --deep               every page counted and checked; slow
   mcp-sessions stats --json | jq .findings
