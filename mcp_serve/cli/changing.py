@@ -195,7 +195,7 @@ class _Making:
         return bool(self._tools.home.ledger.steps(plan.batch))
 
     def _stuck(self, error: SessionError) -> int:
-        self._err.line(f"mcp-sessions: {said(error)}")
+        self._err.whole(f"mcp-sessions: {said(error)}")
         self._say_how_to_go_on("A part of it was done, and the store is whole. ")
         return PARTIAL
 
