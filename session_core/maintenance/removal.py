@@ -21,6 +21,7 @@ from session_core.ledger.records import Kept, Member
 from session_core.maintenance import orphans, recheck, unlinking
 from session_core.maintenance.aside import Aside
 from session_core.maintenance.changes import Change
+from session_core.maintenance.contents import SESSIONS
 from session_core.maintenance.members import Again, Group, Outdated, Piece, Progress
 from session_core.maintenance.taken import IMAGES, OF, SESSION_BYTES, Taken, size_of
 from session_core.maintenance.unlinking import Head
@@ -144,15 +145,13 @@ class Removal:
         taken.messages[session_id] = ids, group
         taken.said += [said] if ids else []
         taken.room -= SESSION_BYTES + size_of(said)
-        self._take_beside(session_id, [said], taken)
+        own = [] if more else [each for each in rows if not each.shared]
+        self._take_beside(session_id, said, own, taken)
         if more:
             taken.room = 0
             taken.begun[session_id] = row["started_at"]
             return False
-        own = [each for each in rows if not each.shared]
-        own = [replace(taken.without_beside(each), of=session_id) for each in own]
-        self._take_beside(session_id, own, taken)
-        taken.rows += [*own, *(each for each in rows if each.shared)]
+        taken.rows += [each for each in rows if each.shared or each.table == SESSIONS]
         stay = [
             each
             for each in children
@@ -164,12 +163,18 @@ class Removal:
         taken.whole.append(session_id)
         return True
 
-    def _take_beside(self, session_id: str, images: Sequence[Images], taken: Taken) -> None:
-        """Take along what refers to these rows, and would go with them or be emptied."""
-        for image in map(taken.without_beside, self._db.referring_images(images)):
-            if image.rows:
-                taken.room -= size_of(image)
-                taken.beside.append(replace(image, of=session_id))
+    def _take_beside(
+        self, session_id: str, said: Images, own: Sequence[Images], taken: Taken
+    ) -> None:
+        """Take what other tables have of a session, and what refers to any of its rows.
+
+        The latter would go with those, or be emptied.
+        """
+        own = [taken.without_beside(each) for each in own]
+        found = self._db.referring_images([said, *own])
+        taken.room -= sum(map(size_of, found))
+        beside = [each for each in (*own, *map(taken.without_beside, found)) if each.rows]
+        taken.beside += [replace(each, of=session_id) for each in beside if each.table != SESSIONS]
 
     def _detach(self, session_id: str, children: Iterable[str], taken: Taken) -> None:
         for child in children:

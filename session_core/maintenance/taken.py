@@ -36,7 +36,7 @@ class Taken:
     said: list[Images] = field(default_factory=list)
     rows: list[Images] = field(default_factory=list)
     beside: list[Images] = field(default_factory=list)
-    """What refers to any of it, which goes first."""
+    """What other tables have of it or refers to it, which goes first."""
     begun: dict[str, Any] = field(default_factory=dict)
     """Sessions of which only messages go, and when they began."""
     whole: list[str] = field(default_factory=list)
