@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve import rows
@@ -23,6 +23,21 @@ class Seen:
     followed: Mapping[str, SessionSummary]
     compacted: Mapping[str, int]
     routes: Mapping[str, str]
+
+
+def touched(before: Seen, after: Seen) -> set[str]:
+    """Return the sessions whose row says otherwise, but for what their messages change in it."""
+    rows = {**after.followed, **after.lines}
+    return {
+        session
+        for session, line in {**before.followed, **before.lines}.items()
+        if session not in rows or _lasting(rows[session]) != _lasting(line)
+    }
+
+
+def relisted(before: Seen, after: Seen) -> bool:
+    """Whether other conversations are the newest than before, or some have another name."""
+    return _names(before) != _names(after)
 
 
 def differences(home: Home, before: Seen, after: Seen) -> list[tuple[str, dict[str, Any]]]:
@@ -50,3 +65,11 @@ def differences(home: Home, before: Seen, after: Seen) -> list[tuple[str, dict[s
     for key in before.routes.keys() - after.routes.keys():
         note("route_changed", before.routes[key], session_key=key, reason="removed")
     return found
+
+
+def _lasting(line: SessionSummary) -> SessionSummary:
+    return replace(line, messages=0, last_active_at=0.0, preview="")
+
+
+def _names(seen: Seen) -> dict[str, str]:
+    return {session: line.title or line.preview for session, line in seen.lines.items()}

@@ -77,7 +77,8 @@ class Feed:
         self._passing: deque[tuple[int, str, dict[str, Any]]] = deque(maxlen=_KEPT)
         self._number = 0
         self._stored: str | None = None
-        self._seen: Seen | None = None
+        self.seen: Seen | None = None
+        """What was seen in the last look; None before the first."""
         self._followed: dict[str, None] = {}
         self._routes_due = 0.0
         self._looked_at = 0.0
@@ -98,14 +99,14 @@ class Feed:
 
     def begin(self, session: str | None) -> Place:
         """Return the place of now."""
-        self._follow(session)
+        self.follow(session)
         stored = self._home.db.changes(session=session).cursor
         self._look()
         return Place(session, stored, self._run, self._number)
 
     def since(self, place: Place, limit: int) -> Heard:
         """Return what has happened since a place."""
-        self._follow(place.session)
+        self.follow(place.session)
         found = self._home.db.changes(place.stored, session=place.session, limit=limit)
         events = [_stored(self._home, event) for event in found.events]
         # What was stored is told at once; who is told something all the time waits for no look.
@@ -129,7 +130,7 @@ class Feed:
             number = max(number, at)
         return found, number
 
-    def _follow(self, session: str | None) -> None:
+    def follow(self, session: str | None) -> None:
         """Look from now on also at a session that is named, be it as old as it may."""
         if self._noticed is None:
             self._notice()
@@ -139,10 +140,10 @@ class Feed:
             self._followed = {session: None, **self._followed}
             while len(self._followed) > _LOOKED_AT:
                 self._followed.popitem()
-            seen = self._seen
+            seen = self.seen
             if seen is not None and session not in seen.compacted:
                 lines = self._lines_of({session})
-                self._seen = replace(
+                self.seen = replace(
                     seen,
                     followed={**seen.followed, **lines},
                     compacted={**seen.compacted, **self._compacted(lines)},
@@ -162,12 +163,12 @@ class Feed:
         with self._lock:
             self._looked_at = time.monotonic()
             stored = self._home.db.changes(self._stored, limit=500)
-            if self._seen is not None and stored.cursor == self._stored:
+            if self.seen is not None and stored.cursor == self._stored:
                 return
             self._stored = stored.cursor
-            before, self._seen = self._seen, self._see()
+            before, self.seen = self.seen, self._see()
             if before is not None:
-                for session, event in differences(self._home, before, self._seen):
+                for session, event in differences(self._home, before, self.seen):
                     self._number += 1
                     self._passing.append((self._number, session, event))
 
@@ -188,8 +189,8 @@ class Feed:
 
     def _see_routes(self) -> Mapping[str, str]:
         began = time.monotonic()
-        if self._seen is not None and began < self._routes_due:
-            return self._seen.routes
+        if self.seen is not None and began < self._routes_due:
+            return self.seen.routes
         found = {key: entry.session_id for key, entry in self._home.store.entries().items()}
         self._routes_due = began + (time.monotonic() - began) * _SHARE
         return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
@@ -16,6 +16,7 @@ from pydantic import FiniteFloat, PositiveInt
 from mcp_serve import budget, cursors, rows, wrong
 from mcp_serve.calls import Caller
 from mcp_serve.cursors import Asked
+from mcp_serve.differences import Seen, relisted, touched
 from mcp_serve.feed import Place
 from mcp_serve.homes import Home
 from mcp_serve.quoting import plain
@@ -28,17 +29,17 @@ from session_core import InvalidInput, NotFound, SessionError, SessionSummary
 MIME = "application/json"
 STATS, ROUTES = "sessions://stats", "sessions://routes"
 
+_SESSION = "session://"
 _LIST = "resources/list"
 _NEWEST = 50
 _PAGE = 25
 _PLACE = tuple[PositiveInt, tuple[FiniteFloat, str, str]]
 _EVENTS = 500
-_LISTED = {"session_started", "session_ended", "title_changed"}
 
 
 def address_of_session(session_id: str) -> str:
     """Return the address of a session."""
-    return f"session://{quote(session_id, safe='')}"
+    return f"{_SESSION}{quote(session_id, safe='')}"
 
 
 def address_of_route(session_key: str) -> str:
@@ -53,6 +54,7 @@ class Resources:
         self._served = served
         self._caller = caller
         self._heard: dict[str, Place] = {}
+        self._seen: dict[str, Seen | None] = {}
 
     def register(self, server: MCPServer[Any]) -> None:
         """Add the templates, and the fixed resources as templates without a gap."""
@@ -122,13 +124,26 @@ class Resources:
             address = _messages_of(address, home.profile)
         return Resource(uri=address, name=f"{home.profile}: {name}", mime_type=MIME)
 
+    async def follow(self, addresses: Sequence[str]) -> None:
+        """Look from now on also at the sessions of these addresses, be they as old as they may."""
+        named = (each for each in addresses if each.startswith(_SESSION))
+        sessions = [unquote(each.removeprefix(_SESSION).partition("/")[0]) for each in named]
+        if sessions:
+            await in_thread(self._follow, sessions, of=LOOKS)
+
+    def _follow(self, sessions: Sequence[str]) -> None:
+        for home in self._homes():
+            with suppress(SessionError):
+                for session in sessions[:_NEWEST]:
+                    home.feed.follow(session)
+
     async def changes(self) -> tuple[list[str], bool]:
         """Return the addresses of what has changed since it was asked, and whether lists have."""
         return await in_thread(self._changes, of=LOOKS)
 
     def _changes(self) -> tuple[list[str], bool]:
-        touched: list[str] = []
-        kinds: set[str] = set()
+        changed: list[str] = []
+        listed = False
         for name in self._served.names:
             home = self._served.home(name)
             try:
@@ -138,12 +153,17 @@ class Resources:
                 continue  # a home that cannot be read just now is looked at again
             self._heard[name] = heard.place
             if heard.gap:  # another database, or an earlier state of it
-                kinds |= _LISTED
-                touched += [STATS, ROUTES]
+                listed = True
+                changed += [STATS, ROUTES]
             for event in heard.events:
-                kinds.add(event["type"])
-                touched += _touched(event)
-        return touched, bool(kinds & _LISTED)
+                changed += _touched(home, event["session_id"], event.get("session_key"))
+            before, after = self._seen.get(name), home.feed.seen
+            self._seen[name] = after
+            if before is not None and after is not None and before is not after:
+                listed = listed or relisted(before, after)
+                for session in touched(before, after):
+                    changed += _touched(home, session)
+        return changed, listed
 
     async def _session(self, session_id: str) -> str:
         def read(home: Home) -> dict[str, Any]:
@@ -220,14 +240,14 @@ def _refusal(error: Exception) -> Exception:
     return ResourceError(said)
 
 
-def _touched(event: dict[str, Any]) -> Iterator[str]:
-    """Yield the addresses of what an event changes."""
-    session = address_of_session(event["session_id"])
+def _touched(home: Home, session_id: str, session_key: str | None = None) -> Iterator[str]:
+    """Yield the addresses of what a change of a session, or of the route to it, changes."""
+    session = address_of_session(session_id)
     yield session
     yield f"{session}/messages"
-    if "profile" in event:
-        yield _messages_of(session, event["profile"])
+    if home.profile is not None:
+        yield _messages_of(session, home.profile)
     yield STATS
-    if "session_key" in event:
-        yield address_of_route(event["session_key"])
+    if session_key is not None:
+        yield address_of_route(session_key)
         yield ROUTES

@@ -1,14 +1,18 @@
 """Who wants to be told of changes, in both eras, and telling them.
 
 The newer era listens on a stream of the SDK's; older clients subscribe to addresses and are told on
-their connection. A connection that cannot be told any more is forgotten.
+their connection. One that does not read is told later and keeps nobody waiting; one that is gone is
+forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
@@ -18,10 +22,21 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ServerEvent,
 )
-from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
+from mcp.types import (
+    INVALID_PARAMS,
+    EmptyResult,
+    SubscribeRequestParams,
+    UnsubscribeRequestParams,
+)
 
 _MOST_ADDRESSES = 1_000
 """So many addresses a connection may follow."""
+
+_PATIENCE_S = 0.05
+"""So long is waited for those who do not read, each time that anybody is told."""
+
+_LISTS = ""
+"""Stands among addresses for the lists."""
 
 
 class Bus(InMemorySubscriptionBus):
@@ -47,14 +62,32 @@ class Bus(InMemorySubscriptionBus):
         return end
 
 
+@dataclass(slots=True)
+class _Older:
+    """A connection of the older era: what it follows, and what it was not told yet."""
+
+    session: ServerSession
+    addresses: set[str] = field(default_factory=set)
+    untold: dict[str, None] = field(default_factory=dict)
+
+    async def tell(self) -> None:
+        """Tell what was not told yet."""
+        while self.untold:
+            address = next(iter(self.untold))
+            if address == _LISTS:
+                await self.session.send_resource_list_changed()
+            else:
+                await self.session.send_resource_updated(address)
+            self.untold.pop(address, None)
+
+
 class Subscriptions:
     """Those who want to be told."""
 
     def __init__(self) -> None:
         self.bus = Bus()
         self.listen = ListenHandler(self.bus)
-        self._older: dict[int, ServerSession] = {}
-        self._addresses: dict[int, set[str]] = {}
+        self._older: dict[int, _Older] = {}
 
     @property
     def wanted(self) -> bool:
@@ -63,43 +96,57 @@ class Subscriptions:
 
     def note(self, context: ServerRequestContext[Any, Any]) -> None:
         """Remember a connection of the older era, which is told when lists change."""
-        self._older[_connection(context)] = context.session
+        self._noted(context)
+
+    def _noted(self, context: ServerRequestContext[Any, Any]) -> _Older:
+        older = self._older.setdefault(_connection(context), _Older(context.session))
+        older.session = context.session
+        return older
 
     async def subscribe(
         self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams
     ) -> EmptyResult:
-        """Follow an address."""
-        self.note(context)
-        addresses = self._addresses.setdefault(_connection(context), set())
-        if len(addresses) < _MOST_ADDRESSES:
-            addresses.add(str(params.uri))
+        """Follow an address.
+
+        Raises:
+            MCPError: there are too many.
+        """
+        addresses = self._noted(context).addresses
+        addresses.add(str(params.uri))
+        if len(addresses) > _MOST_ADDRESSES:
+            addresses.discard(str(params.uri))
+            most = f"a connection follows {_MOST_ADDRESSES:,} addresses at most"
+            raise MCPError(INVALID_PARAMS, f"{most}; unsubscribe from others first")
         return EmptyResult()
 
     async def unsubscribe(
         self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
     ) -> EmptyResult:
         """Follow an address no longer."""
-        self._addresses.get(_connection(context), set()).discard(str(params.uri))
+        self._noted(context).addresses.discard(str(params.uri))
         return EmptyResult()
 
     async def tell(self, addresses: Iterable[str], *, list_changed: bool) -> None:
-        """Tell everybody of what has changed."""
-        changed = list(dict.fromkeys(addresses))
+        """Tell everybody of what has changed, and of what they were not told before."""
+        changed = dict.fromkeys(addresses)
         for address in changed:
             await self.bus.publish(ResourceUpdated(uri=address))
         if list_changed:
             await self.bus.publish(ResourcesListChanged())
-        for connection, session in list(self._older.items()):
-            followed = self._addresses.get(connection, set())
-            try:
-                for address in changed:
-                    if address in followed:
-                        await session.send_resource_updated(address)
-                if list_changed:
-                    await session.send_resource_list_changed()
-            except Exception:  # noqa: BLE001 -- whatever a closed connection raises
-                self._older.pop(connection, None)
-                self._addresses.pop(connection, None)
+            changed[_LISTS] = None
+        async with anyio.create_task_group() as tasks:
+            for connection, older in self._older.items():
+                followed = older.addresses | {_LISTS}
+                older.untold |= {each: None for each in changed if each in followed}
+                if older.untold:
+                    tasks.start_soon(self._tell_older, connection, older)
+
+    async def _tell_older(self, connection: int, older: _Older) -> None:
+        try:
+            with anyio.move_on_after(_PATIENCE_S):
+                await older.tell()
+        except Exception:  # noqa: BLE001 -- whatever a closed connection raises
+            self._older.pop(connection, None)
 
 
 def _connection(context: ServerRequestContext[Any, Any]) -> int:

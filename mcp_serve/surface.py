@@ -83,6 +83,10 @@ class Surface:
         """Return a page of the resources."""
         return await self._resources.page(cursor)
 
+    async def follow(self, addresses: Sequence[str]) -> None:
+        """Look from now on also at what somebody wants to be told of."""
+        await self._resources.follow(addresses)
+
     async def changes(self) -> tuple[list[str], bool]:
         """Return the addresses of what has changed since it was asked, and whether lists have."""
         return await self._resources.changes()

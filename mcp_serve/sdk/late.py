@@ -51,6 +51,9 @@ class Surface(Protocol):
     async def complete(self, argument: str, typed: str) -> Completion:
         """Return what somebody may be typing."""
 
+    async def follow(self, addresses: Sequence[str]) -> None:
+        """Look from now on also at what somebody wants to be told of."""
+
     async def changes(self) -> tuple[list[str], bool]:
         """Return the addresses of what has changed since it was asked, and whether lists have."""
 
@@ -97,13 +100,14 @@ class Late:
                 if self.surface is not None and self.subscriptions.wanted:
                     await self._tell(self.surface)
 
-    async def _tell(self, surface: Surface) -> None:
+    async def _tell(self, surface: Surface, follow: Sequence[str] = ()) -> None:
         """Tell of what has changed; what goes wrong here ends nobody else's calls."""
         try:
             async with self._looking:
+                if follow:
+                    await surface.follow(follow)
                 addresses, list_changed = await surface.changes()
-                if addresses:
-                    await self.subscriptions.tell(addresses, list_changed=list_changed)
+                await self.subscriptions.tell(addresses, list_changed=list_changed)
         except Exception:  # noqa: BLE001 -- the edge: a task that fails would end the server
             before, self._wrong = self._wrong, traceback.format_exc()
             if before != self._wrong:
@@ -124,7 +128,8 @@ class Late:
         if wrong is not None:
             raise MCPError(INVALID_PARAMS, wrong)
         if context.method in _FOLLOWING and self.surface is not None:
-            await self._tell(self.surface)  # what comes behind the answer is a change
+            # What comes behind the answer is a change.
+            await self._tell(self.surface, _addresses(context.params or {}))
         return await call_next(context)
 
     def _refusal(self, method: str, params: Mapping[str, Any]) -> str | None:
@@ -142,3 +147,11 @@ class Late:
             given = params.get("arguments")
             return self.surface.check_prompt(name, given if isinstance(given, Mapping) else {})
         return None
+
+
+def _addresses(params: Mapping[str, Any]) -> list[str]:
+    """Return what somebody wants to be told of, in either era."""
+    wanted = params.get("notifications")
+    listed = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
+    several = listed if isinstance(listed, list) else [params.get("uri")]
+    return [each for each in several if isinstance(each, str)]

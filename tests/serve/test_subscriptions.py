@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import anyio
 import pytest
-from mcp import Client
-from mcp.types import ResourceListChangedNotification, ResourceUpdatedNotification
+from mcp import Client, MCPError
+from mcp.types import (
+    ResourceListChangedNotification,
+    ResourceUpdatedNotification,
+    SubscribeRequestParams,
+)
 
-from mcp_serve import server
+from mcp_serve import server, subscriptions
 from mcp_serve.served import Options, Served
+from tests.homes import fill
 
 pytestmark = pytest.mark.anyio
 
@@ -57,3 +64,108 @@ async def test_a_newer_client_is_told_of_what_comes_right_behind_the_answer(db, 
                 async for event in events:
                     assert event.uri == "session://s1"
                     break
+
+
+class Line:
+    """A connection of the older era, which is read as soon as somebody reads it."""
+
+    def __init__(self):
+        self.client_params = object()
+        self.read = anyio.Event()
+        self.told = []
+
+    async def follow(self, wanting, *addresses):
+        """Subscribe to addresses."""
+        for address in addresses:
+            params = SubscribeRequestParams(uri=address)
+            await wanting.subscribe(SimpleNamespace(session=self), params)
+
+    async def send_resource_updated(self, address):
+        """Be told, once somebody reads."""
+        await self.read.wait()
+        self.told.append(address)
+
+    async def send_resource_list_changed(self):
+        """Be told, once somebody reads."""
+        await self.read.wait()
+        self.told.append("lists")
+
+
+async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
+    wanting, asleep, awake = subscriptions.Subscriptions(), Line(), Line()
+    for line in (asleep, awake):
+        await line.follow(wanting, "a://1", "a://2")
+    awake.read.set()
+    with anyio.fail_after(20):
+        for _ in range(3):
+            await wanting.tell(["a://1", "a://3"], list_changed=True)
+    assert awake.told == ["a://1", "lists"] * 3
+    assert asleep.told == []
+    asleep.read.set()
+    await wanting.tell([], list_changed=False)
+    assert asleep.told == ["a://1", "lists"]
+
+
+async def test_who_follows_too_much_is_told_so(monkeypatch):
+    monkeypatch.setattr(subscriptions, "_MOST_ADDRESSES", 2)
+    wanting, line = subscriptions.Subscriptions(), Line()
+    line.read.set()
+    await line.follow(wanting, "a://1", "a://2", "a://2")
+    with pytest.raises(MCPError, match="unsubscribe"):
+        await line.follow(wanting, "a://3")
+    await wanting.tell(["a://1", "a://3"], list_changed=False)
+    assert line.told == ["a://1"]
+
+
+OLD = "fill_0_00003"
+CHANGES = {
+    "archived": lambda _: {"archived": True},
+    "a new title": lambda session: {"title": f"The ferry of {session}"},
+}
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served, home_path):
+    fill(home_path / "state.db", 60, 2)
+    newest = db.list_sessions(limit=1).items[0].id
+    told = []
+
+    async def handle(message):
+        if isinstance(message, ResourceUpdatedNotification):
+            told.append(str(message.params.uri))
+        elif isinstance(message, ResourceListChangedNotification):
+            told.append("lists")
+
+    async def edit(client, session, wanted):
+        told.clear()
+        given = {"session": session} | CHANGES[change](session)
+        assert not (await client.call_tool("sessions_edit", given)).is_error
+        with anyio.fail_after(20):
+            while set(told) != wanted:  # noqa: ASYNC110 -- what a client was told is a list
+                await anyio.sleep(0.05)
+
+    addresses = [f"session://{OLD}", f"session://{newest}/messages"]
+    created = server.create(served)
+    async with Client(created, mode=mode, message_handler=handle, cache=None) as client:
+        await client.list_tools()
+        if mode == "legacy":
+            for address in addresses:
+                await client.subscribe_resource(address)
+            await edit(client, OLD, {addresses[0]})
+            await edit(client, newest, {addresses[1], "lists"})
+            return
+        async with (
+            client.listen(resource_subscriptions=addresses, resources_list_changed=True) as events,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def listen():
+                async for event in events:
+                    told.extend([getattr(event, "uri", "lists")])
+
+            tasks.start_soon(listen)
+            await edit(client, OLD, {addresses[0]})
+            await edit(client, newest, {addresses[1], "lists"})
+            tasks.cancel_scope.cancel()
