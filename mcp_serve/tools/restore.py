@@ -63,7 +63,7 @@ def _restored(home: Home, batch: str, work: Work) -> dict[str, Any]:
 
 
 def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
-    page = home.maintenance.batches(limit, asked.place)
+    page = home.maintenance.batches(limit, asked.place, undone=False)
     listed = [
         {
             "batch": each.id,
@@ -73,7 +73,6 @@ def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
             "expires_at": iso(each.expires_at),
         }
         for each in page.items
-        if each.undone_at is None and each.emptied_at is None
     ]
     return {"batches": listed, "next_cursor": asked.at(page.next_cursor)}
 

@@ -60,8 +60,10 @@ class Batches(Shelf):
             raise Conflict(f"batch {batch_id} cannot be undone any more: its trash is gone")
         return batch
 
-    def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
-        """List what can be undone, and what was, while it has its trash; newest first.
+    def batches(
+        self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
+    ) -> Page[Batch]:
+        """List what can be undone, and what was `undone`, while it has its trash; newest first.
 
         What has undone something else is not in it.
         """
@@ -69,7 +71,12 @@ class Batches(Shelf):
         before = _FIRST if cursor is None else cursors.decode("batches", scope, cursor)
         if limit < 1:
             raise InvalidInput(f"limit is {limit}; at least 1")
-        values = {"before": before, "now": self._clock(), "limit": limit + 1}
+        values = {
+            "before": before,
+            "now": self._clock(),
+            "limit": limit + 1,
+            "undone": undone,
+        }
         found = self._file.read(lambda rows: rows.rows(SQL["list_batches"], values))
         more = len(found) > limit
         page = found[:limit]

@@ -10,6 +10,7 @@ SELECT id FROM batches ORDER BY number DESC LIMIT 1000
 -- name: list_batches
 SELECT * FROM summed_batches
 WHERE number < :before AND emptied_at IS NULL AND expires_at > :now AND count > 0
+    AND (:undone OR undone_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM steps WHERE batch = summed_batches.id AND undoes IS NOT NULL)
 ORDER BY number DESC LIMIT :limit
 

@@ -280,9 +280,11 @@ class Maintenance:
         """
         return self._whole().importing.read_file(path, progress=progress, stop=stop)
 
-    def batches(self, limit: int = 20, cursor: str | None = None) -> Page[Batch]:
-        """List what can be taken back, and what was, newest first."""
-        return self._ledger.batches(limit, cursor)
+    def batches(
+        self, limit: int = 20, cursor: str | None = None, *, undone: bool = True
+    ) -> Page[Batch]:
+        """List what can be taken back, and what was unless `undone` is false, newest first."""
+        return self._ledger.batches(limit, cursor, undone=undone)
 
     def log(self, limit: int = 20, cursor: str | None = None) -> Page[Audited]:
         """List who has changed what, newest first."""

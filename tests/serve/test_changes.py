@@ -215,3 +215,14 @@ async def test_nobody_is_asked_by_a_server_that_was_told_not_to(home_path, mode)
         assert result.structured_content["outcome"] == "applied"
         assert human.asked == []
     served.close()
+
+
+async def test_what_was_taken_back_takes_no_place_in_the_list(call, db):
+    for number in range(6):
+        db.append_message(f"b{number}", "user", "hello", create={"source": "cli"})
+    done = [await call("sessions_edit", session=f"b{n}", title=f"b {n}") for n in range(6)]
+    for each in done[2:]:
+        await call("sessions_restore", batch=each["batch"])
+    page = await call("sessions_restore", limit=2)
+    assert [each["batch"] for each in page["batches"]] == [done[1]["batch"], done[0]["batch"]]
+    assert page["next_cursor"] is None
