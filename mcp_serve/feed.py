@@ -204,7 +204,7 @@ def _stored(home: Home, event: Event) -> dict[str, Any]:
         **said(
             profile=home.profile,
             message_id=event.message_id,
-            role=event.role,
+            role=rows.one_line(home, event.role, rows.ROLE_CHARACTERS),
             text=_text(home, event),
             title=rows.one_line(home, event.title),
             reason=rows.one_line(home, event.reason),

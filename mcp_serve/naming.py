@@ -59,6 +59,7 @@ def _by_id_or_key(home: Home, given: str) -> Named | None:
 
 
 def _unknown(home: Home, given: str, why: str = "") -> InvalidInput | NotFound:
+    where = f" in profile {home.profile}" if home.profile else ""
     try:
         home.db.summarize(given)
     except NotFound as error:
@@ -68,7 +69,7 @@ def _unknown(home: Home, given: str, why: str = "") -> InvalidInput | NotFound:
                 f"several sessions begin with {given!r:.100}: {', '.join(several)}; give more of it"
             )
         return NotFound(
-            f"no session {given!r:.100}{why}; call sessions_list or sessions_search for ids",
+            f"no session {given!r:.100}{where}{why}; call sessions_list or sessions_search for ids",
             nearest=error.nearest[:_MOST],
         )
     return NotFound(f"session {given!r:.100} has just come; try again")

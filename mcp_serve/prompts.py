@@ -11,6 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 
 from mcp_serve.quoting import plain, shorten
+from mcp_serve.redaction import redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Asking:
         unknown = [name for name in given if name not in valid]
         if unknown:
             listed = ", ".join(valid) or "none"
-            return f"{unknown[0]!r:.60} is no argument of {self.name}; valid: {listed}"
+            return redact(f"{unknown[0]!r:.60} is no argument of {self.name}; valid: {listed}")
         session = given.get("session")
         if self.takes_session and not (isinstance(session, str) and session.strip()):
             return f"session is required; {self.name} takes an id or a title"
@@ -40,7 +41,7 @@ class Asking:
         """Add it to a server."""
 
         async def render(session: str = "") -> str:
-            return self.text.replace("{session}", json.dumps(shorten(plain(session), 500)))
+            return self.text.replace("{session}", json.dumps(shorten(redact(plain(session)), 500)))
 
         made = Prompt.from_function(
             render, name=self.name, title=self.title, description=self.description

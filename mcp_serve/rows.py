@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAME_CHARACTERS = 500
 _CALL_CHARACTERS = 120
 _TOOL_CHARACTERS = 200
-_ROLE_CHARACTERS = 40
+ROLE_CHARACTERS = 40
 
 
 def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def message(
     """Return a message with the part of its text that is shown, and how much is left out."""
     return {
         "id": row["id"],
-        "role": one_line(home, row["role"], _ROLE_CHARACTERS) or "",
+        "role": one_line(home, row["role"], ROLE_CHARACTERS) or "",
         "text": text,
         "at": iso(row["timestamp"]),
         **said(
@@ -90,7 +90,7 @@ def hit(home: Home, found: Hit, snippet: str) -> dict[str, Any]:
     return {
         "session_id": name(found.session_id),
         "message_id": found.message_id,
-        "role": one_line(home, found.role, _ROLE_CHARACTERS) or "",
+        "role": one_line(home, found.role, ROLE_CHARACTERS) or "",
         "at": iso(found.at),
         "snippet": snippet,
         "title": one_line(home, found.title),

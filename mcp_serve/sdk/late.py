@@ -139,11 +139,11 @@ class Late:
             return None
         if method == "tools/call":
             known = private.names_of_tools(self.server)
-            return None if name in known else f"no tool {name!r:.80}; there are {', '.join(known)}"
+            return None if name in known else f"no such tool; there are {', '.join(known)}"
         if method == "prompts/get":
             known = private.names_of_prompts(self.server)
             if name not in known:
-                return f"no prompt {name!r:.80}; there are {', '.join(known)}"
+                return f"no such prompt; there are {', '.join(known)}"
             given = params.get("arguments")
             return self.surface.check_prompt(name, given if isinstance(given, Mapping) else {})
         return None

@@ -114,5 +114,6 @@ SPEC = Spec(
     answers=shapes.Restored,
     run=restore,
     changes=True,
+    destructive=True,
     asks="undo",
 )

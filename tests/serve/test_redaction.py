@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp import MCPError
 
 from mcp_serve import redaction
 from mcp_serve.redaction import redact, redact_cut
@@ -107,6 +108,22 @@ async def test_no_planted_key_is_on_any_path(db, call, refused):
         if at >= 0
     ]
     assert seen == []
+
+
+@pytest.mark.anyio
+@KINDS
+async def test_what_is_asked_for_by_a_secret_repeats_none(client, kind):
+    secret = secret_of(PLANTED[kind])
+    for asked in (
+        client.call_tool(secret, {}),
+        client.get_prompt(secret, {}),
+        client.get_prompt("catch_up", {PLANTED[kind]: "x"}),
+    ):
+        with pytest.raises(MCPError) as caught:
+            await asked
+        assert secret[:60] not in caught.value.error.message
+    prompt = await client.get_prompt("catch_up", {"session": PLANTED[kind][:400]})
+    assert secret[:60] not in prompt.messages[0].content.text
 
 
 @pytest.mark.anyio

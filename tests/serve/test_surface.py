@@ -75,7 +75,7 @@ HINTS = {  # changes, destructive
     "sessions_finalize": (True, False),
     "sessions_compress": (True, False),
     "sessions_prune": (True, True),
-    "sessions_restore": (True, False),
+    "sessions_restore": (True, True),  # what was said since a compression may go
 }
 
 

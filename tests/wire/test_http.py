@@ -129,6 +129,18 @@ def test_it_ends_gracefully_with_a_stream_open(served_home):
         assert process.stderr.read() == ""
 
 
+def test_the_doctor_prints_the_token_of_the_profiles_that_are_served(tmp_path):
+    (tmp_path / "home" / "profiles" / "work").mkdir(parents=True)
+    env = environment(tmp_path / "home")
+    env.pop("MCP_SESSIONS_TOKEN", None)
+    several = ["--profile", "work", "--all-profiles"]
+    with served(tmp_path / "home", *several, token=None) as (_, port):
+        verb = [*command(tmp_path / "home", *several), "--token"]
+        verb[verb.index("serve")] = "doctor"
+        done = subprocess.run(verb, env=env, capture_output=True, text=True, check=True)
+        assert ask(port, "POST", "/mcp", initialize(), token=done.stdout.strip())[0] == 200
+
+
 def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
