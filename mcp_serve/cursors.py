@@ -22,8 +22,8 @@ from session_core import InvalidInput
 FREE = frozenset({"limit", "detail", "max_chars", "timeout_s", "cursor"})
 """What may differ from page to page."""
 
-_NOT_KEPT = FREE - {"detail"}
-"""Of that the detail is kept: a place inside a message counts in what was shown of it."""
+_NOT_KEPT = frozenset({"timeout_s", "cursor"})
+"""The rest is kept: who passes the cursor alone wants pages as large as the first."""
 
 _MOST = 32_768
 _PARTS = 5

@@ -104,3 +104,17 @@ async def test_no_place_is_a_defect(home_path, tool, place):
         answer = await client.call_tool(tool, given_ | ({"timeout_s": 0} if "wait" in tool else {}))
     served.close()
     assert "defect" not in answer.content[0].text
+
+
+async def test_a_page_is_as_large_as_the_one_before_it_unless_it_is_said(call, db):
+    for number in range(8):
+        db.append_message("s1", "user", "x" * 600, create={"source": "cli"})
+        db.append_message(f"n{number}", "user", "hello", create={"source": "cli"})
+    page = await call("sessions_list", limit=2)
+    page = await call("sessions_list", cursor=page["next_cursor"])
+    assert len(page["sessions"]) == 2
+    page = await call("sessions_list", cursor=page["next_cursor"], limit=3)
+    assert len(page["sessions"]) == 3
+    page = await call("sessions_read", session="s1", max_chars=2000)
+    fewer = await call("sessions_read", cursor=page["next_cursor"])
+    assert 0 < len(fewer["messages"]) <= len(page["messages"]) < 8
