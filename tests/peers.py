@@ -39,10 +39,16 @@ def peers_folder() -> Path:
     return Path(os.environ.get("MCP_SESSIONS_PEERS") or ROOT / ".peers").absolute()
 
 
+def pythons(versions: Sequence[str]) -> dict[str, str]:
+    """Return the Pythons of these versions that are here, by version."""
+    found = ((version_of(command), command) for command in _candidates(versions))
+    return {version: command for version, command in found if version in versions}
+
+
 def base_python(versions: Sequence[str] = VERSIONS) -> str:
     """Return a Python of one of these versions, this one if it is."""
     for command in _candidates(versions):
-        if _version_of(command) in versions:
+        if version_of(command) in versions:
             return command
     raise PeerMissing(f"the peers need Python {' or '.join(versions)}; install one of them")
 
@@ -89,9 +95,18 @@ def _candidates(versions: Sequence[str]) -> Iterator[str]:
         found = shutil.which(f"python{version}")
         if found:
             yield found
+    # pyenv shows on the path what was chosen of it, and has more beside that.
+    for shims in filter(_is_of_pyenv, map(Path, os.environ["PATH"].split(os.pathsep))):
+        for version in versions:
+            yield from map(str, shims.parent.glob(f"versions/*/bin/python{version}"))
 
 
-def _version_of(command: str) -> str | None:
+def _is_of_pyenv(folder: Path) -> bool:
+    return folder.name == "shims" and (folder.parent / "versions").is_dir()
+
+
+def version_of(command: str) -> str | None:
+    """Return the version of a Python that can make environments, None where it is none."""
     code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
     asked = [command, "-c", code]
     answer = subprocess.run(asked, capture_output=True, text=True, check=False)

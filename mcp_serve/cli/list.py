@@ -24,7 +24,7 @@ examples:
   mcp-sessions list                            the newest conversations
   mcp-sessions list ledger --project ~/shop    with this word in the title, in this project
   mcp-sessions list --older-than 90d --min-cost 1
-  mcp-sessions list --limit 1000 --json | jq -r '.sessions[].id'
+  mcp-sessions list --limit 1000 --json        all of it, for a script
 """
 
 

@@ -12,6 +12,13 @@ from mcp_serve.served import Options, Served
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
+EXAMPLES = """\
+examples:
+  mcp-sessions serve --read-only         what a client starts, without the tools that change data
+  mcp-sessions serve --all-profiles      the home and its profiles
+  mcp-sessions serve --http --port 0     for clients that call an address, on a free port
+"""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""

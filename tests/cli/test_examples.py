@@ -1,67 +1,164 @@
-"""What `--help` shows can be typed as it stands."""
+"""Every example of `--help` and of the README is typed in a shell, beside a made-up home.
+
+An example stands in the help of its verb, indented, with what it does behind two spaces. What it
+names is in the home of `tests/readme/home.py`, or is made just before it is typed.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-import shlex
+import select
 import shutil
+import signal
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from mcp_serve.cli import completion, export, importing, stats, watch
-from mcp_serve.cli.main import parser_of
-from session_core import SessionDB
-from tests.cli.at_terminal import Person
+from mcp_serve.cli import main
+from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED
+from tests.homes import add_message, connect
+from tests.readme import home
+from tests.readme.parts import README
 
-MODULES = {"stats": stats, "export": export, "import": importing, "completion": completion}
-SHIMS = {
-    "mcp-sessions": f'exec {shlex.quote(sys.executable)} -m mcp_serve.cli.main "$@"',
-    "jq": "cat",
+RUNS_ON = ("serve --http", "watch")
+"""What goes on until somebody ends it; all else ends by itself where nobody types."""
+
+PLANNED = {"compress": f"{home.LEDGER} --method summary"}
+"""What a verb is asked to plan where an example has the handle of a plan: else nothing more."""
+
+FILES = {
+    "mine.md": "The schema of the ledger changes in two steps: currency nullable, then NOT NULL.",
+    "what-it-wrote.md": "The ledger gets a currency in two steps, nullable first.",
 }
+"""What a person has written, which an example reads."""
 
 
-def examples(module):
-    lines = module.EXAMPLES.partition("examples:\n")[2].splitlines()
-    return [re.split(" {2,}", line.strip())[0] for line in lines]
+def _in(text):
+    """Return the examples in a text, without what they say of themselves."""
+    lines = re.findall(r"^  (\S.*)$", text or "", re.MULTILINE)
+    commands = (re.split(r"\s{2,}", line)[0] for line in lines)
+    return [command for command in commands if re.search(r"\bmcp-sessions ", command)]
+
+
+def _in_readme():
+    blocks = re.findall(
+        r"^```bash\n(.*?)^```$", README.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    return [re.split(r"\s{2,}#", line)[0] for block in blocks for line in block.splitlines()]
+
+
+def _of(verb):
+    return _in(getattr(import_module(main.VERBS[verb][0]), "EXAMPLES", None))
+
+
+EXAMPLES = sorted(
+    {*_in(main._EXAMPLE), *_in_readme(), *(one for v in main.VERBS for one in _of(v))}
+)
 
 
 @pytest.fixture(name="person")
 def _person(tmp_path):
-    """Somebody with a session of that id, a project, folders and a file that was exported."""
-    person = Person(tmp_path, tmp_path / "h")
-    with SessionDB(person.home / "state.db") as db:
-        said = {"source": "cli", "cwd": str(tmp_path / "shop")}
-        db.append_message("20261118_0915", "user", "hello", create=said)
-    for folder in (".zfunc", ".config/fish/completions", "bin",
-                   ".local/share/bash-completion/completions"):  # fmt: skip
-        (tmp_path / folder).mkdir(parents=True)
-    for name, does in SHIMS.items():
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{does}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    return person
+    """Somebody with a home of Hermes, a project, and the command on the path."""
+    user = tmp_path / "person"
+    home.build(user / ".hermes")
+    (user / "shop").mkdir()
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    command = commands / "mcp-sessions"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mcp_serve.cli.main "$@"\n')
+    command.chmod(0o755)
+    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    return {"HOME": str(user), "PATH": path, "PYTHONIOENCODING": "utf-8", "TMPDIR": str(tmp_path)}
 
 
-@pytest.mark.parametrize("verb", MODULES)
-def test_each_example_does_what_it_says(person, verb):
-    if verb == "import":
-        assert person.run("export", "--out", "sessions.jsonl").returncode == 0
-    path = f"{person.folder / 'bin'}:{person.env['PATH']}"
-    for line in examples(MODULES[verb]):
-        done = subprocess.run(
-            [shutil.which("bash"), "-o", "pipefail", "-c", line],
-            env=person.env | {"PATH": path},
-            cwd=person.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+@pytest.fixture(name="shell")
+def _shell(person):
+    def shell(line, **more):
+        given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"} | more
+        command = ["bash", "-o", "pipefail", "-c", line]
+        return subprocess.Popen(
+            command, cwd=person["HOME"], env=person, start_new_session=True, **given
         )
-        assert (done.returncode, done.stderr) == (0, ""), line
+
+    return shell
 
 
-def test_each_example_of_what_does_not_end_is_understood():
-    for line in examples(watch):
-        _, *given = shlex.split(line.partition(" | ")[0])
-        assert parser_of(given).parse_args(given).verb == "watch"
+@pytest.fixture(name="answer")
+def _answer(shell):
+    """Type a command, and return what it answers to a script."""
+
+    def answer(line):
+        process = shell(f"{line} --json", stdin=subprocess.DEVNULL)
+        said, error = process.communicate(timeout=60)
+        assert process.returncode in (DONE, DECLINED), error
+        return json.loads(said)
+
+    return answer
+
+
+def _ready(line, person, answer):
+    """Make what an example names, and return it with the handles that there are."""
+    folder = Path(person["HOME"])
+    for name, text in FILES.items():
+        if name in line:
+            (folder / name).write_text(text)
+    for written in re.findall(r"> *(\S+)", line):
+        Path(written.replace("~", person["HOME"])).parent.mkdir(parents=True, exist_ok=True)
+    if " import " in line:
+        answer("mcp-sessions export --out sessions.jsonl")
+    verb = line.split()[1]
+    if re.search(r"--plan p-\w+", line):
+        plan = answer(f"mcp-sessions {verb} {PLANNED.get(verb, '')} --plan-only")["plan"]
+        line = re.sub(r"(?<=--plan )p-\w+", plan, line)
+    if re.search(r"\bb-\w+", line):
+        batch = answer(f"mcp-sessions edit {home.LEDGER} --title Another")["batch"]
+        line = re.sub(r"\bb-\w+", batch, line)
+    return line
+
+
+def _with_the_tools_that_are_here(line):
+    """Leave out a pipe into a program that this machine has not."""
+    first, _, rest = line.partition(" | ")
+    return line if rest and shutil.which(rest.split()[0]) else first
+
+
+def _runs_on(line):
+    return any(f"mcp-sessions {words}" in line for words in RUNS_ON)
+
+
+@pytest.mark.parametrize("line", [one for one in EXAMPLES if not _runs_on(one)])
+def test_an_example_does_what_it_says(line, person, shell, answer):
+    ready = _with_the_tools_that_are_here(_ready(line, person, answer))
+    process = shell(ready, stdin=subprocess.DEVNULL)
+    said, error = process.communicate(timeout=100)
+    # Nobody is there who could say yes: what asks has shown its plan, and stops.
+    expected = (DONE,) if "--yes" in line or "--plan-only" in line else (DONE, DECLINED)
+    assert process.returncode in expected, said + error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("line", [one for one in EXAMPLES if _runs_on(one)])
+def test_an_example_that_goes_on_says_something_and_ends_when_it_is_told_to(line, person, shell):
+    database = Path(person["HOME"], ".hermes", "state.db")
+    both = {"stdin": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = shell(f"exec {line.split(' | ')[0]}", **both)
+    try:
+        while not select.select([process.stdout], [], [], 0.2)[0]:
+            with connect(database) as connection:  # something to watch
+                add_message(connection, home.LEDGER)
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode in (DONE, INTERRUPTED, -signal.SIGINT)
+
+
+@pytest.mark.parametrize("verb", main.VERBS)
+def test_every_verb_has_an_example(verb):
+    assert [one for one in EXAMPLES if re.search(rf"mcp-sessions {verb}\b", one)]

@@ -1,0 +1,75 @@
+"""The bundle (`.mcpb`) that a host such as Claude Desktop installs with a click.
+
+It holds the source and no dependency: the host's own uv resolves those, for its platform.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path, PurePosixPath
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from mcp_serve.surface import SPECS
+from release.project import Project
+
+_HOLDS = ("session_core", "mcp_serve", "pyproject.toml", "README.md", "LICENSE")
+
+
+def manifest(project: Project) -> dict[str, Any]:
+    """Return what the host reads of it."""
+    return {
+        "manifest_version": "0.4",
+        "name": project.name,
+        "display_name": "Sessions",
+        "version": project.version,
+        "description": project.description,
+        "author": {"name": project.author},
+        "license": project.license,
+        "keywords": list(project.keywords),
+        "server": {
+            "type": "uv",
+            "entry_point": "mcp_serve/cli/main.py",
+            "mcp_config": {
+                "command": "uv",
+                "args": ["run", "--directory", "${__dirname}", project.name, "serve"],
+                "env": {"MCP_SESSIONS_HOME": "${user_config.home}"},
+            },
+        },
+        "tools": [{"name": each.name, "description": each.description} for each in SPECS],
+        "compatibility": {
+            "platforms": ["linux", "darwin", "win32"],
+            "runtimes": {"python": project.python},
+        },
+        "user_config": {
+            "home": {
+                "type": "directory",
+                "title": "Home",
+                "description": "The folder of state.db; empty: that of Hermes, or one of its own.",
+                "required": False,
+                "default": "",
+            }
+        },
+    }
+
+
+def write(project: Project, sdist: Path, folder: Path) -> Path:
+    """Make it of what an sdist holds; return the file."""
+    path = folder / f"{project.name}-{project.version}.mcpb"
+    with tarfile.open(sdist) as source, ZipFile(path, "w", ZIP_DEFLATED) as bundle:
+        _add(bundle, "manifest.json", json.dumps(manifest(project), indent=2).encode())
+        for member in sorted(source.getmembers(), key=lambda each: each.name):
+            _, *parts = PurePosixPath(member.name).parts
+            file = source.extractfile(member)
+            if parts and parts[0] in _HOLDS and file is not None:
+                _add(bundle, "/".join(parts), file.read())
+    return path
+
+
+def _add(bundle: ZipFile, name: str, data: bytes) -> None:
+    """Add a file without a time, so that the same source makes the same bundle."""
+    entry = ZipInfo(name)
+    entry.compress_type = ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    bundle.writestr(entry, data)

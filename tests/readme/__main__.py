@@ -1,0 +1,15 @@
+"""Write the parts of the README that are made of the code, and its picture, anew."""
+
+from __future__ import annotations
+
+from tests.readme import parts, picture
+
+
+def main() -> None:
+    """Write them."""
+    said = parts.README.read_text(encoding="utf-8")
+    parts.README.write_text(parts.written(said), encoding="utf-8")
+    picture.PATH.write_text(picture.draw(), encoding="utf-8")
+
+
+main()

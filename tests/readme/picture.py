@@ -1,0 +1,92 @@
+"""The picture of the README: what a command prints in a real terminal, as SVG."""
+
+from __future__ import annotations
+
+import html
+import os
+import pty
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+from fcntl import ioctl
+from pathlib import Path
+
+from tests.readme import home
+from tests.readme.parts import ROOT
+
+PATH = ROOT / "tests" / "readme" / "search.svg"
+COMMAND = "mcp-sessions search what did we decide about the schema"
+
+_COLUMNS = 92
+_WIDE, _HIGH, _EDGE = 8.4, 20, 18
+_STYLES = {"1": "b", "2": "d"}
+_SGR = re.compile(r"\x1b\[([0-9;]*)m")
+_CSS = (
+    "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
+    "fill:#d6deeb;white-space:pre}.b{font-weight:700;fill:#fff}.d{fill:#8b98a9}.p{fill:#7fdbca}"
+)
+
+
+def draw() -> str:
+    """Run the command on the made-up home; return the picture of what it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        home.build(Path(folder) / ".hermes")
+        return _svg(_printed(Path(folder)))
+
+
+def _printed(user: Path) -> list[str]:
+    """Return the lines that a person with this home folder sees, with their style."""
+    person, terminal = pty.openpty()
+    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
+    env = {"HOME": str(user), "PATH": os.environ["PATH"], "TERM": "xterm", "LANG": "C.UTF-8"}
+    words = shlex.split(COMMAND)[1:]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mcp_serve.cli.main", *words],
+        cwd=ROOT,
+        env=env,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    seen = b""
+    while True:
+        try:
+            seen += os.read(person, 10_000)
+        except OSError:  # the other end is closed
+            break
+    os.close(person)
+    if process.wait(30):
+        raise RuntimeError(seen.decode())
+    return [line.rstrip() for line in seen.decode().replace("\r\n", "\n").splitlines()]
+
+
+def _svg(lines: list[str]) -> str:
+    wide = round(_COLUMNS * _WIDE + 2 * _EDGE)
+    shown = [f'<tspan class="p">$</tspan> {html.escape(COMMAND)}', *map(_line, lines)]
+    high = len(shown) * _HIGH + 2 * _EDGE
+    rows = "\n".join(
+        f'<text x="{_EDGE}" y="{_EDGE + 14 + _HIGH * number}" xml:space="preserve">{row}</text>'
+        for number, row in enumerate(shown)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}">\n'
+        f"<style>{_CSS}</style>\n"
+        f'<rect width="{wide}" height="{high}" rx="8" fill="#10151f"/>\n{rows}\n</svg>\n'
+    )
+
+
+def _line(line: str) -> str:
+    """Return a line of a terminal as SVG."""
+    shown, style = "", ""
+    for number, part in enumerate(_SGR.split(line)):
+        if number % 2:  # what stands between two texts is a style
+            style = _STYLES.get(part, "")
+        elif part:
+            text = html.escape(part)
+            shown += f'<tspan class="{style}">{text}</tspan>' if style else text
+    return shown

@@ -1,0 +1,65 @@
+"""What the README says of the code is what the code says, and what it points to is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.readme import parts, picture
+from tests.readme.parts import README, ROOT
+
+SAID = README.read_text(encoding="utf-8")
+AGAIN = "run `python -m tests.readme`, and look at what it changed"
+
+
+def test_the_tables_are_what_the_code_says():
+    assert parts.written(SAID) == SAID, AGAIN
+
+
+def test_every_table_that_can_be_made_is_there():
+    assert parts.names(SAID) == set(parts._MADE)
+
+
+def test_a_table_that_was_changed_by_hand_is_noticed():
+    assert parts.written(SAID.replace("| `sessions_list` |", "| `sessions_lists` |")) == SAID
+
+
+def test_the_picture_is_what_the_command_prints():
+    assert picture.PATH.read_text(encoding="utf-8") == picture.draw(), AGAIN
+    assert f"]({picture.PATH.relative_to(ROOT).as_posix()})" in SAID
+    assert picture.COMMAND in SAID
+
+
+LINKS = sorted(set(re.findall(r"\]\(([^)#:]+)\)", SAID)))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_what_is_linked_is_there(link):
+    assert (ROOT / link).exists()
+
+
+def _promised():
+    """Each promise with its tests, as the table of promises has them."""
+    table = SAID.partition("## What it promises")[2].partition("\n## ")[0]
+    return re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", table)
+
+
+@pytest.mark.parametrize(("name", "file"), _promised(), ids=lambda each: each)
+def test_a_promise_names_a_test_that_is_there(name, file):
+    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+
+
+def test_each_promise_has_a_test():
+    table = SAID.partition("## What it promises")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    assert len(rows) >= 8
+    assert [row for row in rows if "[`test_" not in row] == []
+
+
+def test_the_command_that_writes_them_changes_nothing_that_is_right(tmp_path):
+    before = README.read_bytes(), picture.PATH.read_bytes()
+    subprocess.run([sys.executable, "-m", "tests.readme"], cwd=ROOT, check=True)
+    assert (README.read_bytes(), picture.PATH.read_bytes()) == before

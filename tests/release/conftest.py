@@ -1,0 +1,112 @@
+"""What is released, built once, and the programs with which people install it.
+
+These programs come from the package index into `.peers/`, as the other peers do; where that cannot
+be done these tests fail, they are never skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.homes import fill, hermes_database
+from tests.peers import peer_python
+from tests.release.connected import listed
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+class Released(NamedTuple):
+    """The files of a release."""
+
+    wheel: Path
+    sdist: Path
+    bundle: Path
+    entry: Path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what installs; to build and to install take their time."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.release)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session", name="released")
+def _released(tmp_path_factory) -> Released:
+    """Build it by the one command."""
+    folder: Path = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "release", "--to", str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    files = (sorted(folder.glob(f"*{end}")) for end in (".whl", ".tar.gz", ".mcpb", ".json"))
+    (wheel,), (sdist,), (bundle,), (entry,) = files
+    return Released(wheel, sdist, bundle, entry)
+
+
+@pytest.fixture(scope="session", name="uv")
+def _uv() -> Path:
+    return peer_python("uv", "uv==0.13.8").parent / "uv"
+
+
+@pytest.fixture(scope="session", name="pipx")
+def _pipx() -> list[str]:
+    return [str(peer_python("pipx", "pipx==1.18.4")), "-m", "pipx"]
+
+
+@pytest.fixture(name="person")
+def _person(tmp_path) -> dict[str, str]:
+    """The environment of somebody with an empty home folder, in which nothing is activated."""
+    home = tmp_path / "somebody"
+    home.mkdir()
+    # How an index is reached is the machine's business: certificates, proxies, its configuration.
+    gone = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")
+    kept = {name: value for name, value in os.environ.items() if name not in gone}
+    return kept | {"HOME": str(home), "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
+
+
+@pytest.fixture(name="shell")
+def _shell(person, tmp_path):
+    """Run a command as this person does, in an empty folder."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+
+    def shell(*command: object) -> str:
+        done = subprocess.run(
+            list(map(str, command)),
+            cwd=folder,
+            env=person,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return shell
+
+
+@pytest.fixture(name="lists_all")
+def _lists_all(person):
+    """Whether a client of a command lists the conversations that are in the home of Hermes."""
+    path = Path(person["HOME"], ".hermes", "state.db")
+    hermes_database(path)
+    there = fill(path, 3, 4)
+
+    def lists_all(*command: object, **env: str) -> bool:
+        return listed(command, person | env) == there
+
+    return lists_all

@@ -1,0 +1,22 @@
+"""A client connects to an installed command, as the SDK does it, and lists the sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+
+def listed(command: Sequence[object], env: Mapping[str, str]) -> list[str]:
+    """Return the ids that `sessions_list` answers, oldest first."""
+    first, *rest = map(str, command)
+    server = StdioServerParameters(command=first, args=rest, env=dict(env))
+
+    async def ask() -> list[str]:
+        async with Client(stdio_client(server)) as client:
+            answer = await client.call_tool("sessions_list", {})
+            return [each["id"] for each in answer.structured_content["sessions"]]
+
+    return sorted(anyio.run(ask))

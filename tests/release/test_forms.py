@@ -1,0 +1,140 @@
+"""What the files of a release hold and say, and what the checkers of others make of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tarfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from mcp_serve.surface import SPECS
+from release.project import project
+from tests.node import modules, node
+from tests.peers import peer_python
+from tests.release.conftest import ROOT
+
+SAID = project()
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(name="metadata")
+def _metadata(released) -> Message:
+    with ZipFile(released.wheel) as wheel:
+        (name,) = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
+        return Parser().parsestr(wheel.read(name).decode())
+
+
+@pytest.fixture(scope="session", name="mcpb")
+def _mcpb() -> list[Path]:
+    """The tools for bundles; made before any test hides the user's folder."""
+    return [node(), modules("@anthropic-ai/mcpb@2.1.2") / "@anthropic-ai/mcpb/dist/cli/cli.js"]
+
+
+@pytest.fixture(scope="session", name="skillsaw")
+def _skillsaw() -> list[str]:
+    """A linter that brings the released schemas of the registry, and its rules."""
+    return [str(peer_python("skillsaw", "skillsaw==0.22.0")), "-m", "skillsaw"]
+
+
+def test_the_wheel_holds_both_packages_typed_and_nothing_else(released):
+    ours = {
+        path.relative_to(ROOT).as_posix()
+        for name in ("session_core", "mcp_serve")
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and path.suffix not in (".md", ".pyc")
+    }
+    with ZipFile(released.wheel) as wheel:
+        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert held == ours
+    assert {"session_core/py.typed", "mcp_serve/py.typed"} <= held
+
+
+def test_the_sdist_holds_what_it_takes_to_build_and_to_test(released):
+    with tarfile.open(released.sdist) as sdist:
+        held = {name.partition("/")[2] for name in sdist.getnames()}
+    wanted = (
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        ".ci/run",
+        "pyproject.toml",
+    )
+    assert {*wanted, "tests/conftest.py", "release/__main__.py", "session_core/py.typed"} <= held
+    assert [name for name in held if "__pycache__" in name or name.endswith(".db")] == []
+
+
+def test_the_metadata_are_complete(metadata):
+    assert (metadata["Name"], metadata["Version"]) == (SAID.name, SAID.version)
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Summary"] == SAID.description
+    assert "mcp" in metadata["Keywords"].split(",")
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    assert metadata["Requires-Python"] == ">=3.10"
+
+
+def test_the_registry_finds_in_the_readme_whose_it_is():
+    assert f"<!-- mcp-name: {SAID.registry_name} -->" in (ROOT / "README.md").read_text("utf-8")
+
+
+def _lint(skillsaw: list[str], folder: Path, entry: Any) -> subprocess.CompletedProcess[str]:
+    (folder / "server.json").write_text(json.dumps(entry))
+    return run(*skillsaw, "lint", "--strict", "--type", "mcp-registry", folder)
+
+
+def test_the_entry_of_the_registry_is_as_its_schema_and_rules_want_it(released, skillsaw, tmp_path):
+    entry = json.loads(released.entry.read_text("utf-8"))
+    assert (entry["version"], entry["packages"][0]["version"]) == (SAID.version, SAID.version)
+    done = _lint(skillsaw, tmp_path, entry)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"version": "latest"}, {"description": "x" * 101}, {"name": "no slash"}, {"packages": [{}]}],
+)
+def test_an_entry_that_is_wrong_is_not_let_through(released, skillsaw, tmp_path, wrong):
+    entry = json.loads(released.entry.read_text("utf-8")) | wrong
+    done = _lint(skillsaw, tmp_path, entry)
+    assert "mcp-registry-server-json-valid" in done.stdout
+    assert done.returncode == 1
+
+
+def test_the_validator_accepts_the_manifest_of_the_bundle_and_no_wrong_one(
+    released, mcpb, tmp_path
+):
+    whole = run(*mcpb, "unpack", released.bundle, tmp_path / "whole")
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    manifest = tmp_path / "whole" / "manifest.json"
+    done = run(*mcpb, "validate", manifest)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(manifest.read_text("utf-8"))
+    assert said["version"] == SAID.version
+    assert [tool["name"] for tool in said["tools"]] == [spec.name for spec in SPECS]
+    manifest.write_text(json.dumps(said | {"server": {"type": "uv"}}))
+    assert run(*mcpb, "validate", manifest).returncode == 1
+
+
+def test_a_host_that_installs_the_bundle_lists_the_sessions(released, lists_all, uv, tmp_path):
+    with ZipFile(released.bundle) as bundle:
+        bundle.extractall(tmp_path / "bundle")  # noqa: S202 -- our own
+        server = json.loads(bundle.read("manifest.json"))["server"]
+        default = json.loads(bundle.read("manifest.json"))["user_config"]["home"]["default"]
+    assert (tmp_path / "bundle" / server["entry_point"]).is_file()
+    # What a host puts in the place of its variables.
+    given = {"${__dirname}": str(tmp_path / "bundle"), "${user_config.home}": default}
+    config = server["mcp_config"]
+    args = [given.get(each, each) for each in config["args"]]
+    env = {name: given.get(value, value) for name, value in config["env"].items()}
+    assert config["command"] == "uv"
+    assert lists_all(uv, *args, **env)

@@ -1,0 +1,35 @@
+"""Each way in which people install it, from nothing to a client that lists the sessions."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from release.project import project
+
+VERSION = f"mcp-sessions {project().version}\n"
+
+
+@pytest.mark.parametrize("form", ["wheel", "sdist"])
+def test_pip_installs_it(released, shell, lists_all, form):
+    shell(sys.executable, "-m", "venv", "env")
+    folder = shell("pwd").strip()
+    shell(f"{folder}/env/bin/pip", "install", "--quiet", getattr(released, form))
+    command = f"{folder}/env/bin/mcp-sessions"
+    assert shell(command, "--version") == VERSION
+    assert lists_all(command)
+
+
+@pytest.mark.parametrize("form", ["wheel", "sdist"])
+def test_uvx_runs_it(released, shell, lists_all, uv, form):
+    command = [uv.with_name("uvx"), "--from", getattr(released, form), "mcp-sessions"]
+    assert shell(*command, "--version") == VERSION
+    assert lists_all(*command, "serve")
+
+
+def test_pipx_installs_it(released, shell, person, lists_all, pipx):
+    shell(*pipx, "install", "--quiet", released.wheel)
+    command = f"{person['HOME']}/.local/bin/mcp-sessions"
+    assert shell(command, "--version") == VERSION
+    assert lists_all(command)
