@@ -79,8 +79,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _answer(options: argparse.Namespace, outcome: str, found: Arrivals) -> None:
+    """Print what would come in, beside the keys of what has: nothing."""
     if options.json:
-        print_json({"outcome": outcome, **asdict(found)})
+        said = asdict(found)
+        items = said.pop("sessions")
+        nothing = {"sessions": 0, "messages": 0, "ids": ()}
+        print_json({"outcome": outcome, **nothing, **said, "items": items})
 
 
 def _preview(out: Terminal, found: Arrivals) -> None:

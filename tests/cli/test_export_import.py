@@ -209,7 +209,8 @@ def test_a_look_changes_nothing(there, file):
     done = there.run("import", file.name, "--plan-only", "--json")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["outcome"]) == (0, "planned")
-    assert [each["id"] for each in answer["sessions"]] == ["one", "two", "far"]
+    assert [each["id"] for each in answer["items"]] == ["one", "two", "far"]
+    assert (answer["sessions"], answer["ids"]) == (0, [])
     assert sessions(there.home) == {"kept", "tip"}
 
 
