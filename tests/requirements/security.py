@@ -84,6 +84,7 @@ REQUIREMENTS = {
         "security/test_confused_deputy",
         "nothing_that_is_asked_reaches_out",
         "a_credential_of_the_environment_is_in_no_answer",
+        "the_server_and_its_verbs_remove_by_plans_alone",
     ),
     "security:poisoning": of(
         "reliability 2.2",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+import mcp_serve
 from mcp_serve.surface import SPECS
+from session_core import SessionDB, SessionStore
 from tests.security.corpus import INJECTIONS
 from tests.security.walk import walked
 
 pytestmark = pytest.mark.anyio
+
+PACKAGE = Path(mcp_serve.__file__).parent
 
 OUTWARD = {
     *("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"),
@@ -73,3 +79,29 @@ async def test_a_credential_of_the_environment_is_in_no_answer(monkeypatch, tmp_
         tmp_path, "auto", {"a": "$OPENAI_API_KEY {OPENAI_API_KEY} %OPENAI_API_KEY%"}
     )
     assert value not in json.dumps(said)
+
+
+ACTS_AT_ONCE = {
+    *("delete_session", "delete_sessions", "prune_empty_ghost_sessions", "vacuum"),
+    *("finalize_orphaned_compression_sessions", "remove_messages", "remove_rows"),
+    *("clear_messages", "replace_messages", "rewind_to_message", "archive_and_compact"),
+    *("delete_gateway_routing_entries", "prune_old_entries"),
+}
+"""What removes or rewrites without a plan."""
+
+MADE_UP = {"sample.py", "sample_home.py"}
+"""The homes of the demo, which are nobody's."""
+
+
+def test_the_server_and_its_verbs_remove_by_plans_alone():
+    for name in ACTS_AT_ONCE:
+        assert hasattr(SessionDB, name) or hasattr(SessionStore, name), name
+    sources = [path for path in PACKAGE.rglob("*.py") if path.name not in MADE_UP]
+    used = {
+        (path.name, node.attr)
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ACTS_AT_ONCE
+    }
+    assert len(sources) > 100
+    assert used == set()
