@@ -1,4 +1,4 @@
-"""Each verb that changes something, on a home that the real Hermes made and then reads."""
+"""Each verb on a home that the real Hermes made: it reads what Hermes does, and Hermes goes on."""
 
 from __future__ import annotations
 
@@ -121,3 +121,44 @@ def test_hermes_reads_a_home_whose_index_was_merged_and_trash_emptied(made, verb
         "prune ghosts",
         "prune index",
     ]
+
+
+def test_what_the_verbs_read_is_what_hermes_has(verbs, tmp_path):
+    with Hermes(VERSION, verbs.home) as hermes:
+        theirs = {row[0] for row in hermes.sql("SELECT id FROM sessions")}
+        listed = verbs.answer("list", "--status", "all", "--limit", "1000")["sessions"]
+        assert listed
+        assert {each["id"] for each in listed} <= theirs
+        for each in listed[:20]:
+            said = hermes.call("get_messages", each["id"])
+            shown = verbs.answer("show", each["id"], "--limit", "1000")["messages"]
+            assert [one["id"] for one in shown] == [one["id"] for one in said]
+    assert verbs.answer("stats")["sessions"]["total"] == len(theirs)
+    written = verbs.answer("export", "--out", str(tmp_path / "all.jsonl"))
+    lines = (tmp_path / "all.jsonl").read_text(encoding="utf-8").splitlines()
+    assert written["sessions"] == len(lines)
+    assert {json.loads(line)["id"] for line in lines} == theirs
+
+
+def test_the_routes_that_are_shown_are_those_of_hermes(made, verbs):
+    with Hermes(VERSION, verbs.home) as hermes:
+        rows = hermes.sql("SELECT session_key, entry_json FROM gateway_routing")
+    stored = {key: json.loads(entry)["session_id"] for key, entry in rows if key[0] != "_"}
+    shown = verbs.answer("routes", "--limit", "1000")["routes"]
+    assert stored
+    assert stored.items() <= {each["session_key"]: each["session_id"] for each in shown}.items()
+
+
+def test_the_doctor_is_content_with_a_home_of_hermes(verbs):
+    done = verbs.run("doctor", "--json")
+    checks = json.loads(done.out)["checks"]
+    assert [each for each in checks if each["state"] == "failure"] == []
+    assert {"home", "sessions", "gateway"} <= {each["about"] for each in checks}
+
+
+def test_what_is_said_to_hermes_is_found_at_once(verbs):
+    with Hermes(VERSION, verbs.home) as hermes:
+        hermes.call("create_session", "said_now", "cli")
+        hermes.call("append_message", "said_now", "user", "the heliotrope ledger is signed")
+        hits = verbs.answer("search", "heliotrope", "ledger")["hits"]
+    assert [each["session_id"] for each in hits] == ["said_now"]
