@@ -102,7 +102,7 @@ def _store(
 def _bulk(db: SessionDB, clock: Clock, now: float) -> None:
     """Everyday conversations, half of them ended."""
     with db.transaction():
-        for number in range(_BULK):
+        for number in reversed(range(_BULK)):  # the oldest first, as life has it
             topic, problem, way_out = _TOPICS[number % len(_TOPICS)]
             key, at = (
                 f"20260{number % 9 + 1}01_08{number:04d}_ab",
