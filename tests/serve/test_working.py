@@ -140,8 +140,11 @@ async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing
                 await client.call_tool("sessions_compress", given)
             ended.set()
 
+        there = set(threading.enumerate())
+
         def has_begun():
-            return any(thread.name == "compression lock" for thread in threading.enumerate())
+            begun = set(threading.enumerate()) - there
+            return any(thread.name == "compression lock" for thread in begun)
 
         before = db.revision("long")
         with db.transaction():

@@ -15,7 +15,7 @@ from session_core.state.sqlite import blocks, stored
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.stored import Link, Row, Shape
 
-SQL = blocks.load("stored")
+SQL = blocks.load("checks")
 
 _OWN = frozenset({"sessions", "messages"})
 

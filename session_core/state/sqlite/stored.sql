@@ -11,6 +11,3 @@ LEFT JOIN sqlite_master AS parents
   ON parents.type = 'table' AND parents.name = keys."table" COLLATE NOCASE
 LEFT JOIN pragma_table_info(parents.name) AS columns ON columns.name = keys."to" COLLATE NOCASE
 ORDER BY keys.id, keys.seq
-
--- name: list_tables
-SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'
