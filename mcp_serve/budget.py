@@ -14,13 +14,15 @@ DEFAULT = 20_000
 LEAST = 1_000
 MOST = 40_000
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 _ENOUGH = 40
 """Fewer characters than that of a text are not worth a page."""
 
 
 def render(data: Any) -> str:
     """Return the text half of an answer: compact JSON, every script as it is."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(data)
 
 
 def size(data: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
@@ -49,9 +50,10 @@ class Arguments(ArgModelBase):
         )
 
     @classmethod
-    def _lists(cls) -> set[str]:
+    @cache
+    def _lists(cls) -> frozenset[str]:
         fields = cls.model_fields.items()
-        return {name for name, field in fields if "list" in str(field.annotation)}
+        return frozenset(name for name, field in fields if "list" in str(field.annotation))
 
 
 class Metadata(FuncMetadata):
