@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mcp_serve.cli.asking import agreed
-from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED, PARTIAL
+from mcp_serve.cli.codes import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
 from mcp_serve.cli.options import command, of_answers, of_homes
 from mcp_serve.cli.progress import Bar
 from mcp_serve.cli.terminal import Column, Terminal
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
             _preview(out, found)
         if options.plan_only or not found.sessions:
             _answer(options, "planned" if found.sessions else "nothing", found)
-            return DONE
+            return FAILED if found.broken and not found.sessions else DONE
         if not agreed(f"\nBring in {_sessions(len(found.sessions))}?", yes=options.yes):
             Terminal(sys.stderr).line("Declined: nothing was changed; --yes brings it in.")
             _answer(options, "declined", found)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
-from mcp_serve.cli.codes import DONE, INTERRUPTED
+from mcp_serve.cli.codes import DONE, FAILED, INTERRUPTED
 from mcp_serve.cli.errors import code_of, said
 from mcp_serve.cli.options import of_answers, of_homes
 from session_core import SessionError
@@ -68,13 +68,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has enough; nothing may be flushed into the pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()  # whoever read the output has enough
         return DONE
+    except OSError as error:
+        _write_no_more()
+        print(f"mcp-sessions: {error}", file=sys.stderr)  # noqa: T201 -- the output of a command
+        return FAILED
     except SessionError as error:
         print(f"mcp-sessions: {said(error)}", file=sys.stderr)  # noqa: T201 -- the output of a command
         return code_of(error)
     return code
+
+
+def _write_no_more() -> None:
+    """Let nothing be flushed at exit into what takes no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from mcp_serve.cli.place import Place
 from mcp_serve.cli.progress import Bar
 from mcp_serve.cli.report import Mend, Point, Report, reported
 from mcp_serve.cli.terminal import Column, Terminal
-from mcp_serve.cli.tools import Answer, Tools, answer, terminal
+from mcp_serve.cli.tools import Answer, Tools, answer, print_json, terminal
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools import stats
@@ -60,7 +60,16 @@ def run(options: argparse.Namespace) -> int:
     with Tools(options) as tools:
         found = _asked(options, tools)
     place.write(page.page(list(_reports(options, found)), time.time()))
+    if options.html != "-":
+        _written(options)
     return DONE
+
+
+def _written(options: argparse.Namespace) -> None:
+    if options.json:
+        print_json({"written": options.html})
+    else:
+        Terminal(sys.stderr).line(f"Wrote {options.html}.")
 
 
 def _asked(options: argparse.Namespace, tools: Tools) -> Answer:

@@ -205,6 +205,12 @@ def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):
     assert set(answer["ids"]) == {"one", "two", "far"}
 
 
+def test_a_file_of_which_nothing_can_be_read_is_a_failure(there):
+    (there.folder / "garbage.jsonl").write_text("garbage\n")
+    done = there.run("import", "garbage.jsonl", "--yes")
+    assert (done.returncode, sessions(there.home)) == (1, {"kept", "tip"})
+
+
 def test_a_look_changes_nothing(there, file):
     done = there.run("import", file.name, "--plan-only", "--json")
     answer = json.loads(done.stdout)

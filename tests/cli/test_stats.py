@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -13,7 +15,7 @@ from rich.cells import cell_len
 from mcp_serve.cli import charts
 from mcp_serve.tools.stats import SPEC
 from session_core import SessionDB
-from tests.cli.at_terminal import Person, plain
+from tests.cli.at_terminal import COMMAND, Person, plain
 from tests.homes import connect
 
 WEEK = 7 * 86_400.0
@@ -131,6 +133,26 @@ def test_a_page_is_written_whole_and_for_its_owner_alone(person):
     assert text.rstrip().endswith("</html>")
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in person.folder.iterdir() if "one" in each.name] == ["one.html"]
+
+
+def test_a_script_is_told_where_the_page_is(person):
+    done = person.run("stats", "--html", "told.html", "--json")
+    assert json.loads(done.stdout) == {"written": "told.html"}
+
+
+def test_a_disk_that_is_full_is_said_in_a_line(person):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "stats"],
+            env=person.env,
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["mcp-sessions: [Errno 28] No space left on device"]
 
 
 def test_a_page_says_what_the_terminal_says(person):
