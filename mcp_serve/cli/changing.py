@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +47,21 @@ class Change:
     """What is said where there is nothing to do."""
     at_once: bool = False
     """Whether what is asked may be done without a plan."""
+
+
+def what(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
+    """Add what is changed: one of these kinds, the first where none is said, or named sessions."""
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=kinds,
+        default=kinds[0],
+        metavar="WHAT",
+        help=f"{kinds[0]} (default), {', '.join(kinds[1:])}",
+    )
+    parser.add_argument(
+        "--session", action="append", metavar="ID", help="this one, however old; may be repeated"
+    )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -26,17 +26,7 @@ examples:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument(
-        "what",
-        nargs="?",
-        choices=_WHAT,
-        default="sessions",
-        metavar="WHAT",
-        help="sessions (default), expired, orphaned, abandoned",
-    )
-    parser.add_argument(
-        "--session", action="append", metavar="ID", help="this one, however old; may be repeated"
-    )
+    changing.what(parser, _WHAT)
     parser.add_argument("--reason", help="why it ended, as it is noted")
     parser.add_argument("--start-new", action="store_true", help="their chats begin afresh")
     changing.arguments(parser)

@@ -33,17 +33,7 @@ examples:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument(
-        "what",
-        nargs="?",
-        choices=_WHAT,
-        default="sessions",
-        metavar="WHAT",
-        help="sessions (default), ghosts, routes, orphans, index, trash, all",
-    )
-    parser.add_argument(
-        "--session", action="append", metavar="ID", help="this one, however old; may be repeated"
-    )
+    changing.what(parser, _WHAT)
     parser.add_argument(
         "--trash", type=changing.folder, metavar="DIR", help="keep what goes in this folder"
     )
