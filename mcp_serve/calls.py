@@ -36,7 +36,7 @@ class Caller:
         return answers.both(await in_thread(plans.not_applied, home, plan, answer))
 
     async def change(self, spec: Spec, given: Mapping[str, Any], work: Work) -> CallToolResult:
-        """Call a tool that changes something, and return its result."""
+        """Call a tool that changes something or takes long, and return its result."""
         run = partial(self._opened(spec, given), work)
         return answers.both(await work.run(run))
 

@@ -112,7 +112,7 @@ def _run(spec: Spec, caller: Caller, ask: Any) -> Any:
     async def apply(context: Any, asked: Any, **given: Any) -> Any:
         return await caller.apply(spec, consent.answer_of(asked), given, _work(context))
 
-    if not spec.changes:
+    if not (spec.changes or spec.takes_long):
         return wait if spec.waits else call
     if not spec.asks:
         return change

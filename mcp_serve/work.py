@@ -1,4 +1,4 @@
-"""A call that changes something: whose it is, how far it is, and that it was cancelled.
+"""A call that changes something, or takes long: whose it is, how far it is, if it was cancelled.
 
 It works in a thread. What it tells goes to the client as progress; where the call is cancelled it
 ends between two of its steps, and the call is over when it has.
@@ -29,15 +29,22 @@ class Work:
     def __init__(self, client: str, report: Report) -> None:
         self.client = client
         self._report = report
-        self._send: MemoryObjectSendStream[tuple[int, int]] | None = None
+        self._send: MemoryObjectSendStream[tuple[float, int]] | None = None
         self._cancelled = threading.Event()
         self._done = -1
+        self._again = 0
 
     def tell(self, done: int, total: int) -> None:
-        """Say from the thread how far it is; going back is not said."""
-        if self._send is not None and done > self._done:
-            self._done = done
-            from_thread.run_sync(self._send.send_nowait, (done, total))
+        """Say from the thread how far it is; going back is not said.
+
+        Said again of the same, it is a part of the next one: progress has to grow to be any.
+        """
+        self._again = self._again + 1 if done == self._done else 0
+        if self._send is None or done < self._done or (self._again and done >= total):
+            return
+        self._done = done
+        part = 1 - 1 / (1 + self._again)
+        from_thread.run_sync(self._send.send_nowait, (done + part, total))
 
     def is_cancelled(self) -> bool:
         """Whether it is to end."""
@@ -53,7 +60,7 @@ class Work:
             except BaseException as error:  # noqa: BLE001 -- raised where it is awaited
                 outcome.set_exception(error)
 
-        self._send, told = anyio.create_memory_object_stream[tuple[int, int]](math.inf)
+        self._send, told = anyio.create_memory_object_stream[tuple[float, int]](math.inf)
         with told:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._tell_on, told)
@@ -61,7 +68,7 @@ class Work:
                     await in_thread(work)
         return outcome.result()
 
-    async def _tell_on(self, told: MemoryObjectReceiveStream[tuple[int, int]]) -> None:
+    async def _tell_on(self, told: MemoryObjectReceiveStream[tuple[float, int]]) -> None:
         try:
             async for done, total in told:
                 await self._report(done, total)

@@ -16,13 +16,14 @@ from mcp_serve.cli import charts, page
 from mcp_serve.cli.codes import DECLINED, DONE
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.place import Place
-from mcp_serve.cli.progress import Bar
 from mcp_serve.cli.report import Mend, Point, Report, reported
 from mcp_serve.cli.terminal import Column, Terminal
 from mcp_serve.cli.tools import Answer, Tools, answer, print_json, terminal
+from mcp_serve.cli.working import Working
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools import stats
+from mcp_serve.work import Work
 
 EXAMPLES = """\
 examples:
@@ -76,15 +77,19 @@ def _asked(options: argparse.Namespace, tools: Tools) -> Answer:
     """Ask every profile; several are answered by their names."""
     spec = stats.SPEC if options.json and options.html is None else replace(stats.SPEC, run=_drawn)
     names = tools.served.names
-    with Bar("Looking"):
-        found = {name: tools.ask(spec, {"deep": options.deep, "profile": name}) for name in names}
+    with Working("Looking") as work:
+        found = {
+            name: tools.ask(spec, {"deep": options.deep, "profile": name}, work) for name in names
+        }
+    if work.is_cancelled():
+        raise KeyboardInterrupt
     return {"profiles": found} if len(names) > 1 else found[names[0]]
 
 
-def _drawn(home: Home, given: stats.StatsArguments, asked: Asked) -> dict[str, Any]:
+def _drawn(home: Home, given: stats.StatsArguments, asked: Asked, work: Work) -> dict[str, Any]:
     """Return the report on a home with what is drawn of it."""
     del asked
-    answered, health = stats.examined(home, deep=given.deep)
+    answered, health = stats.examined(home, given, work)
     sizes = None if health is None else health.sizes
     return answered | {
         "weeks": [] if health is None else [asdict(week) for week in health.weeks],

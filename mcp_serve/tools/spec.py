@@ -11,8 +11,8 @@ from typing import Any
 class Spec:
     """One tool.
 
-    `run` takes a home, the arguments and what is asked; one that changes something also its work,
-    which it tells how far it is. It may be a coroutine function.
+    `run` takes a home, the arguments and what is asked; one that changes something or takes long
+    also its work, which it tells how far it is. It may be a coroutine function.
     """
 
     name: str
@@ -28,6 +28,8 @@ class Spec:
     """With what the kind of the plans begins that it applies, before which the human is asked."""
     place: Any = str
     """The type of the places in its cursors: where the library makes them, text."""
+    takes_long: bool = False
+    """Whether it reads so much that it tells how far it is, as one that changes something does."""
     waits: bool = False
     """Whether it waits for something, which is of no use to a client that has left."""
     beside_plan: tuple[str, ...] = ()

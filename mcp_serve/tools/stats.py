@@ -12,6 +12,7 @@ from mcp_serve import rows, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools.spec import Spec
+from mcp_serve.work import Work
 from session_core import Health, StorageError, describe_sqlite, gateway
 
 _MOST_SOURCES = 50
@@ -24,16 +25,21 @@ class StatsArguments(given_as.Home):
     deep: Annotated[bool, Field(description="Exact sizes, every page checked; slow.")] = False
 
 
-def stats(home: Home, given: StatsArguments, asked: Asked) -> dict[str, Any]:
+def stats(
+    home: Home, given: StatsArguments, asked: Asked, work: Work | None = None
+) -> dict[str, Any]:
     """Return the report on a home."""
     del asked
-    return examined(home, deep=given.deep)[0]
+    return examined(home, given, work)[0]
 
 
-def examined(home: Home, *, deep: bool) -> tuple[dict[str, Any], Health | None]:
+def examined(
+    home: Home, given: StatsArguments, work: Work | None
+) -> tuple[dict[str, Any], Health | None]:
     """Return the report on a home, and what it was made of where that could be read."""
+    tell, stop = (None, None) if work is None else (work.tell, work.is_cancelled)
     try:
-        health = home.maintenance.health(deep=deep)
+        health = home.maintenance.health(deep=given.deep, progress=tell, stop=stop)
     except StorageError as error:
         return _unreadable(home, error), None
     return _report(home, health), health
@@ -131,4 +137,5 @@ SPEC = Spec(
     arguments=StatsArguments,
     answers=shapes.Stats,
     run=stats,
+    takes_long=True,
 )

@@ -135,6 +135,9 @@ ProgressFn = Callable[[Applied], object]
 BackFn = Callable[["Restored"], object]
 """The same of a restore."""
 
+CountFn = Callable[[int, int], object]
+"""Told how much of how much is done; what it raises ends it there."""
+
 StopFn = Callable[[], bool]
 """Asked between two steps whether to end there."""
 

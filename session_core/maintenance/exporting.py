@@ -21,6 +21,7 @@ from session_core.ledger.folder import refusals
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.steps import noting
 from session_core.maintenance import carrying, markdown
+from session_core.maintenance.answers import CountFn
 from session_core.maintenance.conversations import Conversations
 from session_core.maintenance.scene import matching
 from session_core.maintenance.sources import Source
@@ -28,9 +29,6 @@ from session_core.models import SessionFilter, Stock
 from session_core.state.contract import StateDatabase
 
 Form = Literal["jsonl", "markdown"]
-
-CountFn = Callable[[int, int], object]
-"""Told how many sessions of how many are done; what it raises ends it there."""
 
 WHAT = "export"
 

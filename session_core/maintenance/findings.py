@@ -13,7 +13,7 @@ from session_core.maintenance.records import Chosen, Found, Selection, Wanted
 from session_core.maintenance.scene import Scene
 from session_core.models import Facts, Sizes
 from session_core.routing.store import SessionStore
-from session_core.state.contract import StateDatabase
+from session_core.state.contract import StateDatabase, Step
 
 _LONG_LOG_BYTES = 64 << 20
 
@@ -158,13 +158,13 @@ def of_engine(seen: Seen) -> Iterator[Found]:
         yield Found("engine_fault", 1, f"{seen.facts.engine}: {seen.facts.fault}")
 
 
-def of_integrity(seen: Seen) -> Iterator[Found]:
-    """Yield what is damaged; all of the file is read for it, and a copy of the index checked."""
-    for each in seen.scene.db.check_integrity(deep=True):
-        if each.code not in _TOLD:
-            yield Found(
-                each.code, each.count, f"{each.what}; {_UNPLANNED.get(each.code, _NO_PLAN)}"
-            )
+def of_integrity(db: StateDatabase, step: Step) -> list[Found]:
+    """Return what is damaged; all of the file is read for it, and a copy of the index checked."""
+    return [
+        Found(each.code, each.count, f"{each.what}; {_UNPLANNED.get(each.code, _NO_PLAN)}")
+        for each in db.check_integrity(deep=True, step=step)
+        if each.code not in _TOLD
+    ]
 
 
 def folder_of(db: StateDatabase, store: SessionStore | None) -> Path | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -16,10 +17,12 @@ from session_core.alive import Alive, Company
 from session_core.errors import SessionError
 from session_core.ledger.ledger import Ledger
 from session_core.maintenance import findings
+from session_core.maintenance.answers import CountFn, StopFn
 from session_core.maintenance.conversations import Conversations
 from session_core.maintenance.findings import Seen
 from session_core.maintenance.records import Census, Found, Health, Week
 from session_core.maintenance.scene import Scene
+from session_core.maintenance.steps import Steps, Stopped
 from session_core.models import Facts, Sizes, Stock
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
@@ -30,6 +33,8 @@ _DAY_S = 86_400.0
 _WEEK_S = 7 * _DAY_S
 _AGES = {"day": 1, "week": 7, "month": 30, "quarter": 90}
 _GROWTH_WEEKS = 4
+_DEEP_PARTS = 2
+_ENDED = Found("ended", 1, "the deep look was ended before it was done; ask for it again")
 _NO_FACTS = Facts((), (), (), {}, 0.0, "", None)
 
 
@@ -40,15 +45,16 @@ def examine(
     now: float,
     *,
     deep: bool = False,
+    progress: CountFn | None = None,
+    stop: StopFn | None = None,
 ) -> Health:
     """Return the report on a home; `deep` counts every page, and checks it and the index."""
     found: list[Found] = []
     pinned: Collection[str] = _read("the pins", ledger.pins.all, (), found)
-    seen = _look(db, store, now, deep=deep, pinned=pinned, found=found)
-    parts = dict(findings.PARTS)
+    seen = _look(db, store, now, pinned=pinned, found=found)
     if deep:
-        parts["the integrity of the file"] = findings.of_integrity
-    for what, part in parts.items():
+        seen = _look_deep(seen, progress, stop, found)
+    for what, part in findings.PARTS.items():
         found += _read(what, partial(_all, part, seen), [], found)
     company = seen.scene.alive.company
     return Health(
@@ -73,7 +79,6 @@ def _look(
     store: SessionStore | None,
     now: float,
     *,
-    deep: bool,
     pinned: Collection[str],
     found: list[Found],
 ) -> Seen:
@@ -81,9 +86,31 @@ def _look(
     gather = partial(alive.gather, db, store, now, pinned)
     nobody = Alive(Company(at=now))
     there = _read("who is alive", gather, nobody, found)
-    sizes: Sizes | None = _read("the sizes", partial(db.sizes, exact=deep), None, found)
+    sizes: Sizes | None = _read("the sizes", db.sizes, None, found)
     facts = _read("what is known beside the sessions", db.health_facts, _NO_FACTS, found)
     return Seen(Scene(db, Conversations(stocks), there, store), facts, sizes)
+
+
+def _look_deep(
+    seen: Seen, progress: CountFn | None, stop: StopFn | None, found: list[Found]
+) -> Seen:
+    """Count every page, then check it and the index; ended before that, what was seen is said."""
+    db, done = seen.scene.db, 0
+
+    def tell() -> None:
+        if progress is not None:
+            progress(done, _DEEP_PARTS)
+
+    step = Steps(tell, stop)
+    try:
+        exact = partial(db.sizes, exact=True, step=step)
+        seen = replace(seen, sizes=_read("the exact sizes", exact, seen.sizes, found))
+        done = 1
+        check = partial(findings.of_integrity, db, step)
+        found += _read("the integrity of the file", check, [], found)
+    except Stopped:
+        found.append(_ENDED)
+    return seen
 
 
 def _read(what: str, look: Callable[[], T], instead: T, found: list[Found]) -> T:

@@ -17,9 +17,8 @@ from session_core.ledger.folder import refusals
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.steps import noting
 from session_core.maintenance import arriving
-from session_core.maintenance.answers import Skipped, StopFn
+from session_core.maintenance.answers import CountFn, Skipped, StopFn
 from session_core.maintenance.arriving import Broken, Found
-from session_core.maintenance.exporting import CountFn
 from session_core.maintenance.imported import Arrivals, Coming, Imported, Tally
 from session_core.maintenance.storing import STRANGE, Reading, Refused, Storing
 from session_core.state.contract import StateDatabase

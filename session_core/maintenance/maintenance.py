@@ -19,6 +19,7 @@ from session_core.maintenance import health, reclaim, trash
 from session_core.maintenance.answers import (
     Applied,
     BackFn,
+    CountFn,
     Preview,
     ProgressFn,
     Restored,
@@ -26,7 +27,7 @@ from session_core.maintenance.answers import (
 )
 from session_core.maintenance.compressions import Compressions
 from session_core.maintenance.edits import Edit, Edited
-from session_core.maintenance.exporting import CountFn, Exported, Form, Wish
+from session_core.maintenance.exporting import Exported, Form, Wish
 from session_core.maintenance.imported import Arrivals, Imported
 from session_core.maintenance.parts import Parts
 from session_core.maintenance.records import Health, Wanted
@@ -92,10 +93,21 @@ class Maintenance:
         if self._parts is not None:
             self._parts.close()
 
-    def health(self, *, deep: bool = False) -> Health:
-        """Return the report on the home; `deep` counts every page, and checks it and the index."""
+    def health(
+        self,
+        *,
+        deep: bool = False,
+        progress: CountFn | None = None,
+        stop: StopFn | None = None,
+    ) -> Health:
+        """Return the report on the home; `deep` counts every page, and checks it and the index.
+
+        While it looks deep, `progress` is told twice a second how many of its parts are done, and
+        `stop` is asked whether to end: the report then says what it has seen, and that it ended.
+        """
         store = self._store if self._parts is None else self._parts.store
-        return health.examine(self._db, self._ledger, store, self._clock(), deep=deep)
+        look = partial(health.examine, self._db, self._ledger, store, self._clock())
+        return look(deep=deep, progress=progress, stop=stop)
 
     def plan(self, wanted: Wanted) -> Preview:
         """Record what would be changed, and say what and why, and what is protected.

@@ -17,8 +17,9 @@ from session_core.ledger.records import Member
 from session_core.ledger.steps import noting
 from session_core.maintenance.answers import Applied, Bytes, Item, Preview, ProgressFn, StopFn, said
 from session_core.maintenance.beginning import begin
+from session_core.maintenance.steps import Steps, Stopped
 from session_core.models import Sizes
-from session_core.state.contract import StateDatabase
+from session_core.state.contract import StateDatabase, Step
 
 KIND = "prune index"
 
@@ -62,20 +63,23 @@ def win(
     now: float,
     until: float,
     stop: StopFn | None = None,
-    tell: Callable[[], object] = lambda: None,
+    tell: Callable[[], object] | None = None,
 ) -> Won | None:
     """Merge until that monotonic time, at least once, and then write the file anew; None: go on.
 
-    Writing it anew takes as long as it takes.
+    Writing it anew takes as long as it takes; stopped, it begins from the start when it goes on.
     """
-    more = True
-    while more:
-        tell()
-        more = db.optimize_step()
-        if (more and time.monotonic() >= until) or (stop is not None and stop()):
-            return None
-    before = _taken(db)
-    in_the_way = _write_anew(db, now) if db.sizes().free else None
+    step = Steps(tell, stop)
+    try:
+        while db.optimize_step():
+            if time.monotonic() >= until:
+                return None
+            step()
+        step()
+        before = _taken(db)
+        in_the_way = _write_anew(db, now, step) if db.sizes().free else None
+    except Stopped:
+        return None
     return Won(max(before - _taken(db), 0), in_the_way)
 
 
@@ -161,12 +165,12 @@ class Reclaim:
         return done
 
 
-def _write_anew(db: StateDatabase, now: float) -> str | None:
+def _write_anew(db: StateDatabase, now: float, step: Step) -> str | None:
     """Write the file anew; say what is in the way of that, if anything."""
     hindrance = in_the_way(db, now)
     if hindrance is None:
         try:
-            db.vacuum()
+            db.vacuum(step=step)
         except (Busy, StorageFull) as error:
             return str(error)
     return hindrance

@@ -264,3 +264,36 @@ def test_a_folder_that_may_not_be_read_is_a_finding(
     unreadable = [each.what for each in report.findings if each.code == "unreadable"]
     assert any("the files of sessions cannot be read" in what for what in unreadable)
     assert "old_sessions" in found_codes(report)
+
+
+def test_a_deep_look_says_how_far_it_is(full: Home, often: None) -> None:
+    told: list[tuple[int, int]] = []
+    report = examined(full, deep=True, progress=lambda *at: told.append(at))
+    assert not report.estimated
+    assert {total for _, total in told} == {2}
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert {done for done, _ in told} == {0, 1}
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_deep_look_that_is_ended_says_what_it_has_seen(
+    full: Home, often: None, part: int
+) -> None:
+    told = [-1]
+    report = examined(
+        full,
+        deep=True,
+        progress=lambda done, _: told.append(done),
+        stop=lambda: told[-1] == part,
+    )
+    assert "ended" in found(report)
+    assert report.estimated is (part == 0)
+    at_once = {each.code for each in examined(full).findings}
+    assert at_once <= set(found(report))
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("session_core.maintenance.steps._TELL_S", 0)
+    monkeypatch.setattr("session_core.state.sqlite.stepping._EVERY", 50)
+    monkeypatch.setattr("session_core.state.sqlite.sizes._TURN_S", 0.001)

@@ -119,7 +119,7 @@ def test_the_index_is_merged_until_there_is_no_more_to_do(
 def test_without_room_on_the_disk_that_is_said(
     reclaim: Reclaim, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ):
-    def full() -> None:
+    def full(**_: object) -> None:
         raise StorageFull("a vacuum needs room")
 
     monkeypatch.setattr(db, "vacuum", full)

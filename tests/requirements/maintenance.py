@@ -138,6 +138,20 @@ REQUIREMENTS = {
         "a_row_that_changes_meanwhile_is_looked_at_again",
         "each_edit_is_in_the_log",
     ),
+    "maintenance:long-looks": of(
+        "issue 5",
+        "A deep look and a vacuum say how far they are, and can be ended at any moment.",
+        "maintenance/test_health",
+        "a_deep_look_says_how_far_it_is",
+        "a_deep_look_that_is_ended_says_what_it_has_seen",
+    ),
+    "maintenance:ended-looks": of(
+        "issue 5",
+        "What is ended leaves no trace.",
+        "state/test_stepping",
+        "it_is_looked_in_on_and_comes_to_the_same",
+        "what_is_raised_ends_it_there_and_leaves_no_trace",
+    ),
     "maintenance:reclaim": of(
         "issue 5; design 4",
         "The index is merged in steps; the file is written anew where nobody else has it open.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import pytest
@@ -13,6 +15,8 @@ from mcp.types import Implementation
 from mcp_serve import server
 from mcp_serve.plans import WENT_ON
 from mcp_serve.served import Options, Served
+from session_core.maintenance import health, steps
+from session_core.state.sqlite import stepping
 
 pytestmark = pytest.mark.anyio
 
@@ -176,3 +180,45 @@ async def test_the_log_names_the_client(served, mode, name, noted):
         await client.call_tool("sessions_prune", {"plan": planned["plan"]})
     lines = served.home().ledger.audited().items
     assert [line.client for line in lines] == [noted] * 2
+
+
+@MODES
+async def test_a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled(
+    served, mode, monkeypatch
+):
+    monkeypatch.setattr(steps, "_TELL_S", 0)
+    monkeypatch.setattr(stepping, "_EVERY", 50)
+    heard = Heard()
+    async with Client(server.create(served), mode=mode) as client:
+        deep = {"deep": True}
+        answer = await client.call_tool("sessions_stats", deep, progress_callback=heard)
+        assert not answer.structured_content["estimated"]
+        steps_told = [step for step, _ in heard.so_far]
+        assert len(steps_told) > 2
+        assert steps_told == sorted(set(steps_told))
+        assert {total for _, total in heard.so_far} == {2}
+        assert max(steps_told) < 2
+
+        ended: list[str] = []
+        examine = health.examine
+        looking = threading.Event()
+
+        def examined(*given, stop, **options):
+            looking.set()
+            report = examine(*given, stop=lambda: wait_for(stop), **options)
+            ended.extend(each.code for each in report.findings)
+            return report
+
+        def wait_for(stop):
+            while not stop():
+                time.sleep(0.005)
+            return True
+
+        monkeypatch.setattr(health, "examine", examined)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(client.call_tool, "sessions_stats", deep))
+            await until(looking.is_set)
+            tasks.cancel_scope.cancel()
+        await until(lambda: "ended" in ended)
+        answer = await client.call_tool("sessions_stats", {})
+        assert not answer.is_error

@@ -28,11 +28,11 @@ from session_core.state.contract.rows import Rows
 from session_core.state.contract.search import Search
 from session_core.state.contract.sessions import Sessions
 from session_core.state.contract.titles import Titles
-from session_core.state.contract.upkeep import Upkeep
+from session_core.state.contract.upkeep import Step, Upkeep
 from session_core.state.contract.usage import Usage
 from session_core.state.contract.windows import Windows
 
-__all__ = ["StateDatabase", "Stop"]
+__all__ = ["StateDatabase", "Step", "Stop"]
 
 
 class StateDatabase(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from session_core.models import Claim, Facts, Finding, Sizes, Stock, Vacuumed
+
+Step = Callable[[], object]
+"""Called every now and then by work that takes long; what it raises ends that without a trace."""
 
 
 class Upkeep(Protocol):
@@ -29,10 +32,10 @@ class Upkeep(Protocol):
     def drifted_sessions(self, limit: int = 1000) -> list[str]:
         """Return sessions whose counter is not what the rows say."""
 
-    def check_integrity(self, *, deep: bool = False) -> list[Finding]:
+    def check_integrity(self, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
         """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
 
-    def sizes(self, *, exact: bool = False) -> Sizes:
+    def sizes(self, *, exact: bool = False, step: Step | None = None) -> Sizes:
         """Return bytes by table: estimates at once, or counted in a child process."""
 
     def inventory(self) -> list[Stock]:
@@ -50,7 +53,7 @@ class Upkeep(Protocol):
         What is merged finds the same, faster, and takes less room.
         """
 
-    def vacuum(self) -> Vacuumed:
+    def vacuum(self, *, step: Step | None = None) -> Vacuumed:
         """Write the file anew without its free pages; nobody can write until that is done.
 
         Raises:

@@ -10,15 +10,18 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 
 from session_core import driver
 from session_core.errors import Unsupported
 from session_core.models import Finding
+from session_core.state.contract import Step
 from session_core.state.sqlite import blocks, trigram
 from session_core.state.sqlite.handle import Handle, file_uri
 from session_core.state.sqlite.opening import exists, open_reader
+from session_core.state.sqlite.stepping import stepping
 
 SQL = blocks.load("checks")
 
@@ -34,18 +37,18 @@ _ORPHANS = {
 }
 
 
-def check(path: Path, *, deep: bool = False) -> list[Finding]:
+def check(path: Path, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
     """Return what is wrong with a file; nothing is wrong with one that is not there."""
     if not exists(path):
         return []
     handle = open_reader(path)
     try:
-        with handle.snapshot():
+        with handle.snapshot(), stepping(handle.connection, step):
             damage = list(_damage(handle))
             if damage:
                 return damage
             found = list(_orphans(handle))
-        return found + (_check_copy(handle) if deep else [])
+        return found + (_check_copy(handle, step) if deep else [])
     finally:
         handle.connection.close()
 
@@ -94,7 +97,7 @@ def _orphans(handle: Handle) -> Iterator[Finding]:
         yield Finding(code, count, what + (" (or more)" if count == _MOST_ORPHANS else ""))
 
 
-def _check_copy(handle: Handle) -> list[Finding]:
+def _check_copy(handle: Handle, step: Step | None) -> list[Finding]:
     needed = _size(handle)
     with tempfile.TemporaryDirectory(prefix="mcp-sessions-check-") as folder:
         free = shutil.disk_usage(folder).free
@@ -105,8 +108,9 @@ def _check_copy(handle: Handle) -> list[Finding]:
             driver.connect(file_uri(Path(folder, "copy.db"), "mode=rwc"), busy_timeout_s=1)
         )
         try:
-            _copy_to(handle, copy)
-            return [finding for table in _index_tables(copy) for finding in _index(copy, table)]
+            _copy_to(handle, copy, step)
+            with stepping(copy.connection, step):
+                return [finding for table in _index_tables(copy) for finding in _index(copy, table)]
         finally:
             copy.connection.close()
 
@@ -116,12 +120,18 @@ def _size(handle: Handle) -> int:
     return int(pages * (handle.value("PRAGMA page_size") or 0))
 
 
-def _copy_to(handle: Handle, copy: Handle) -> None:
-    """Copy in one go where that keeps no writer waiting, else in steps between which one may go."""
+def _copy_to(handle: Handle, copy: Handle, step: Step | None) -> None:
+    """Copy in steps: of one moment where that keeps no writer waiting, else one may go between."""
     wal = handle.value("PRAGMA journal_mode") == "wal"
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "trusted_schema=OFF"):
         copy.connection.execute(f"PRAGMA {pragma}")
-    handle.connection.backup(copy.connection, pages=-1 if wal else _COPY_PAGES, sleep=0.005)
+    with handle.snapshot() if wal else nullcontext():
+        handle.connection.backup(
+            copy.connection,
+            pages=_COPY_PAGES,
+            progress=None if step is None else lambda *_: step(),
+            sleep=0.005,
+        )
     copy.connection.execute("PRAGMA journal_mode=OFF")
 
 

@@ -10,14 +10,17 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from session_core.errors import Busy, InvalidInput, StorageFull
 from session_core.models import Vacuumed
 from session_core.presence import sidecar
+from session_core.state.contract import Step
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.opening import size
+from session_core.state.sqlite.stepping import stepping
 from session_core.state.sqlite.store import Store
 
 CHECKS = blocks.load("checks")
@@ -45,7 +48,7 @@ class Reclaim(Store):
         """
         return not self._lacks_a_file() and self._write(_merge)
 
-    def vacuum(self) -> Vacuumed:
+    def vacuum(self, *, step: Step | None = None) -> Vacuumed:
         """Write the file anew without its free pages; nobody can write until that is done.
 
         Raises:
@@ -60,12 +63,13 @@ class Reclaim(Store):
         with self._errors():
             writer = self._writer()
             self._require_alone()
-            return writer.alone(self._vacuum)
+            return writer.alone(partial(self._vacuum, step=step))
 
-    def _vacuum(self, handle: Handle) -> Vacuumed:
+    def _vacuum(self, handle: Handle, step: Step | None) -> Vacuumed:
         before = self._bytes()
         _require_room(self.path, _copies(handle))
-        handle.run("VACUUM")
+        with stepping(handle.connection, step):
+            handle.run("VACUUM")
         # What was written is in the log; only folded back whole it makes the file shorter.
         self._require_alone()
         handle.values("PRAGMA wal_checkpoint(TRUNCATE)")

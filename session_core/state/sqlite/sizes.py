@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from session_core import driver
 from session_core.models import Sizes
 from session_core.presence import sidecar
+from session_core.state.contract import Step
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle, quoted
 
@@ -28,7 +30,8 @@ _RUN = 8
 _FEW = _POINTS * _RUN
 _SHADOWS = ("data", "idx", "content", "docsize", "config")
 _CHILD = "session_core.state.sqlite.sizes_child"
-_CHILD_TIMEOUT_S = 900
+_CHILD_TIMEOUT_S = 900.0
+_TURN_S = 0.2
 
 _SEGMENT = 1 << 37
 _BLOCKS = 1 << 31
@@ -85,27 +88,46 @@ def estimate(handle: Handle, path: Path) -> Sizes:
     return layout(handle).fill(sizes, scaled, exact=False)
 
 
-def count(estimated: Sizes, found: Layout, path: Path) -> Sizes:
+def count(estimated: Sizes, found: Layout, path: Path, step: Step | None = None) -> Sizes:
     """Return how large the parts are, counted by a child process; estimated where it cannot."""
-    counted = _ask_child(path)
+    counted = _ask_child(path, step)
     return found.fill(estimated, counted, exact=True) if counted else estimated
 
 
-def _ask_child(path: Path) -> dict[str, int] | None:
+def _ask_child(path: Path, step: Step | None) -> dict[str, int] | None:
     # The folder of the package is the child's first one to import from, whatever ours was.
     root = Path(driver.__file__).parent.parent
     try:
-        done = subprocess.run(  # noqa: S603 -- our own module, and a path that is an argument
+        with subprocess.Popen(  # noqa: S603 -- our own module, and a path that is an argument
             [sys.executable, "-m", _CHILD, str(path)],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             cwd=root,
-            timeout=_CHILD_TIMEOUT_S,
-            check=True,
-        )
-        counted = json.loads(done.stdout)
+        ) as child:
+            try:
+                counted = json.loads(_output(child, step))
+            finally:
+                child.kill()
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return counted if isinstance(counted, dict) else None
+
+
+def _output(child: subprocess.Popen[bytes], step: Step | None) -> bytes:
+    """Return what a child prints, waited for in short turns.
+
+    Raises:
+        TimeoutExpired: it takes too long.
+    """
+    until = time.monotonic() + _CHILD_TIMEOUT_S
+    while True:
+        try:
+            return child.communicate(timeout=_TURN_S)[0]
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= until:
+                raise
+            if step is not None:
+                step()
 
 
 def _size(path: Path) -> int:

@@ -12,6 +12,7 @@ from functools import partial
 
 from session_core.models import Finding, Sizes
 from session_core.state import arguments
+from session_core.state.contract import Step
 from session_core.state.pace import Pace
 from session_core.state.sqlite import blocks, checks, sessions, sizes
 from session_core.state.sqlite.deletion import delete_row, delete_some, there
@@ -100,18 +101,18 @@ class Upkeep(Store):
             ]
         )
 
-    def check_integrity(self, *, deep: bool = False) -> list[Finding]:
+    def check_integrity(self, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
         """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
         self._check_alive()
         with self._errors():
-            return checks.check(self.path, deep=deep)
+            return checks.check(self.path, deep=deep, step=step)
 
-    def sizes(self, *, exact: bool = False) -> Sizes:
+    def sizes(self, *, exact: bool = False, step: Step | None = None) -> Sizes:
         """Return bytes by table: estimates at once, or counted in a child process."""
         estimated = self._read(lambda handle: sizes.estimate(handle, self.path))
         if not exact:
             return estimated
-        return sizes.count(estimated, self._read(sizes.layout), self.path)
+        return sizes.count(estimated, self._read(sizes.layout), self.path, step)
 
 
 def list_orphans(handle: Handle, before: float) -> list[str]:

@@ -1,0 +1,90 @@
+"""Work that takes long: somebody looks in on it, and may end it without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import SessionDB
+from session_core.state.sqlite import sizes, stepping
+from tests.homes import connect, fill, hermes_database, own_database
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+class Enough(Exception):
+    """Raised by who looks in."""
+
+
+@pytest.fixture(params=["own", "hermes"])
+def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
+    path = home_path / "state.db"
+    own_database(path) if request.param == "own" else hermes_database(path, 22)
+    fill(path, 40, 20)
+    return path
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SessionDB]:
+    with SessionDB(path) as db:
+        db.delete_sessions([f"fill_0_{n:05}" for n in range(20)])
+        yield db
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "_EVERY", 50)
+    monkeypatch.setattr(sizes, "_TURN_S", 0.001)
+
+
+LONG: dict[str, Callable[[SessionDB, Callable[[], object]], object]] = {
+    "vacuum": lambda db, step: db.vacuum(step=step),
+    "check": lambda db, step: db.check_integrity(deep=True, step=step),
+    "sizes": lambda db, step: db.sizes(exact=True, step=step),
+}
+
+
+@pytest.mark.parametrize("work", LONG.values(), ids=LONG)
+def test_it_is_looked_in_on_and_comes_to_the_same(
+    db: SessionDB, work: Callable[[SessionDB, Callable[[], object]], object]
+) -> None:
+    looked: list[None] = []
+    work(db, lambda: looked.append(None))
+    assert len(looked) > 3
+    assert db.check_integrity(deep=True) == []
+
+
+@pytest.mark.parametrize("at", [1, 2, 5])
+@pytest.mark.parametrize("work", LONG.values(), ids=LONG)
+def test_what_is_raised_ends_it_there_and_leaves_no_trace(
+    db: SessionDB,
+    path: Path,
+    temporary: Path,
+    work: Callable[[SessionDB, Callable[[], object]], object],
+    at: int,
+) -> None:
+    free, looked = db.sizes().free, iter(range(1, 1000))
+
+    def step() -> None:
+        if next(looked) >= at:
+            raise Enough
+
+    with pytest.raises(Enough):
+        work(db, step)
+    assert next(looked) == at + 1  # who has ended it is not asked again
+    assert list(temporary.iterdir()) == []
+    assert db.sizes().free == free > 0
+    assert db.check_integrity(deep=True) == []
+    db.append_messages("after", [{"role": "user", "content": "x"}], create={"source": "cli"})
+    with connect(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+    db.vacuum()
+    assert db.sizes().free == 0
