@@ -20,7 +20,17 @@ from pathlib import Path
 
 from session_core import driver
 from session_core.errors import Unsupported
-from tests.bench import beside, build, maintained, retention, rows, shapes, wire, working_sessions
+from tests.bench import (
+    beside,
+    build,
+    formats,
+    maintained,
+    retention,
+    rows,
+    shapes,
+    wire,
+    working_sessions,
+)
 from tests.bench.text import Writer
 
 ROWS = (
@@ -231,11 +241,12 @@ class Bench:
     def _retention_rows(self) -> Iterator[rows.Row]:
         home = self.folder / "retention"
         home.mkdir(exist_ok=True)
-        for name, held_out in (("working", False), ("held out", True)):
-            count = 2 if self.quick else 20
-            chosen = list(working_sessions.sessions(count, held_out=held_out))
+        count = 2 if self.quick else 20
+        for fixture in formats.FIXTURES:
+            chosen = list(working_sessions.sessions(count, fixture))
             job = {"do": "fallback", "conversations": [session.zone for session in chosen]}
-            yield from retention.rows(name, chosen, beside.run_hermes(home, job))
+            yield from retention.rows(fixture, chosen, beside.run_hermes(home, job))
+        chosen = list(working_sessions.sessions(count, "held out"))
         yield retention.plan_row(home, chosen, 2000 if self.quick else 100_000)
         shutil.rmtree(home, ignore_errors=True)
 

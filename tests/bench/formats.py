@@ -1,4 +1,4 @@
-"""Texts from the formats of `retention_formats.txt`: templates with slots, filled by a seed."""
+"""Texts from the formats of `retention_formats*.txt`: templates with slots, filled by a seed."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ import random
 import re
 from functools import cache
 from pathlib import Path
+from typing import Literal, get_args
 
 Sections = dict[str, list[str]]
+Fixture = Literal["working", "held out", "other formats"]
+"""The first formats, the same with other words, and formats of their own."""
+FIXTURES: tuple[Fixture, ...] = get_args(Fixture)
 
-_SOURCE = Path(__file__).with_name("retention_formats.txt")
+_SOURCES: dict[Fixture, str] = {
+    "working": "retention_formats.txt",
+    "held out": "retention_formats.txt",
+    "other formats": "retention_formats_2.txt",
+}
 _SECTION = re.compile(r"\[([A-Za-z][\w *-]*)\]")
 _SLOT = re.compile(r"\{(#|hex\d+|\d+-\d+|[A-Za-z_]+(?: [A-Za-z_]+)?)\}")
 _FILES, _FOLDERS = 40, 12
 
 
 @cache
-def sections(*, held_out: bool) -> Sections:
-    """Return the lines of each section, with the one or the other fillers."""
+def sections(fixture: Fixture) -> Sections:
+    """Return the lines of each section."""
     found: Sections = {}
     lines: list[str] = []
-    for line in _SOURCE.read_text(encoding="utf-8").splitlines():
+    source = Path(__file__).with_name(_SOURCES[fixture])
+    for line in source.read_text(encoding="utf-8").splitlines():
         section = _SECTION.fullmatch(line)
         if section:
             lines = found.setdefault(section[1], [])
         elif line and not line.startswith("# "):
             lines.append(line.replace("⏎", "\n"))
-    return _with_words(found, held_out=held_out)
+    return _with_words(found, held_out=fixture == "held out")
 
 
 def _with_words(found: Sections, *, held_out: bool) -> Sections:
@@ -41,9 +50,9 @@ def _with_words(found: Sections, *, held_out: bool) -> Sections:
 class Filler:
     """Fills templates for one session, which has its own files, its project and its clock."""
 
-    def __init__(self, drawn: random.Random, *, held_out: bool = False) -> None:
+    def __init__(self, drawn: random.Random, fixture: Fixture) -> None:
         self.random = drawn
-        self.sections = dict(sections(held_out=held_out))
+        self.sections = dict(sections(fixture))
         for lasting in ("project", "today"):
             self.sections[lasting] = [self.line(lasting)]
         self.files = [self.line("files") for _ in range(_FILES)]

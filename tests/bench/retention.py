@@ -4,7 +4,8 @@ Ours gets a fifth of the room that the compressed messages take, and so does pla
 beginning, the end, or half of each, whichever keeps most. Hermes' deterministic fallback gets the
 same messages and takes what room it wants. A fact is kept where its text stands in the summary,
 character by character. The formats are in `retention_formats.txt`, which was written before the
-summariser; the held-out sessions have other seeds and other words in the same formats.
+summariser; the held-out sessions have other seeds and other words in the same formats. Those of
+`retention_formats_2.txt` came after it, and were thought up apart from it and from the first.
 """
 
 from __future__ import annotations

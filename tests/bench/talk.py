@@ -31,7 +31,6 @@ _TOOLS = {
     "short": 3,
 }
 """What outputs there are, and how often beside each other."""
-_BRACKETS = {"json": ("{", "}"), "todo": ("[", "]")}
 _STEPS = (1, 1, 2, 2, 3, 4, 6)
 _CALLS = (1, 1, 1, 1, 2)
 _CHATS, _PASTES, _READS_AGAIN = 0.3, 0.15, 0.4
@@ -45,13 +44,13 @@ class Call:
     tool: str
     arguments: str
     output: str
+    frame: list[str]
     lines: list[str]
 
     def answer(self) -> str:
         """Return the whole answer."""
-        text = "\n".join(self.lines)
-        first, last = _BRACKETS.get(self.output, ("", ""))
-        return f"{first}\n{text}\n{last}" if first else text
+        first, last = self.frame[:1], self.frame[1:]
+        return "\n".join((*first, *self.lines, *last))
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Talk:
 
     def step(self, tool: str, output: str, arguments: str) -> Turn:
         """Return a step of the agent with this call."""
-        call = Call(tool, _json(arguments), output, self._lines(output))
+        call = self._answered(tool, arguments, output)
         return Turn("assistant", self._several("assistant", 0, 1), [call])
 
     def _exchange(self, asks: str) -> list[Turn]:
@@ -123,10 +122,14 @@ class Talk:
         if output == "code" and self._reads and self._random.random() < _READS_AGAIN:
             return self._random.choice(self._reads)
         tool, arguments = self.filler.line(f"call {output}").split(" ", 1)
-        call = Call(tool, _json(arguments), output, self._lines(output))
+        call = self._answered(tool, arguments, output)
         if output == "code":
             self._reads.append(call)
         return call
+
+    def _answered(self, tool: str, arguments: str, output: str) -> Call:
+        frame = self.filler.sections.get(f"frame {output}", [])
+        return Call(tool, _json(arguments), output, frame, self._lines(output))
 
     def _lines(self, output: str) -> list[str]:
         count = self._random.randint(*self.lengths[output])

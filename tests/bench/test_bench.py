@@ -62,6 +62,7 @@ def test_a_quick_bench_prints_a_row_for_everything_that_is_measured(tmp_path):
         "change a route of 1,000",
         "change a route, 1,000 by 100",
         "facts kept of",
+        "other formats",
         "plan 2,000 messages",
         "health of 600 sessions",
         "prune 120 sessions",

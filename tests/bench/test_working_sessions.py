@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
 
+from tests.bench.formats import FIXTURES, Filler, Fixture, sections
 from tests.bench.retention import KEPT, transcript
 from tests.bench.talk import Message, texts
-from tests.bench.working_sessions import Session, session
+from tests.bench.working_sessions import KINDS, Session, session
 
 _SENTENCE = re.compile(r"(?<=[.!?。\uff1f\uff01])\s*(?=\S)")
-_SETS = pytest.mark.parametrize("held_out", [False, True], ids=["working", "held out"])
+_SETS = pytest.mark.parametrize("fixture", FIXTURES)
 _NUMBERS = (0, 6, 9)
-"""One of them in English, one in Chinese, one in Japanese."""
+"""One of them in English, one in Chinese or Korean, one in Japanese or Spanish."""
 
 
 @_SETS
-def test_the_same_number_gives_the_same_working_session(held_out):
-    assert session(0, held_out=held_out) == session(0, held_out=held_out)
+def test_the_same_number_gives_the_same_working_session(fixture):
+    assert session(0, fixture) == session(0, fixture)
 
 
 @_SETS
-def test_facts_stand_in_the_compressed_zone_alone_and_take_half_of_the_room(held_out):
+def test_facts_stand_in_the_compressed_zone_alone_and_take_half_of_the_room(fixture):
     for number in _NUMBERS:
-        working = session(number, held_out=held_out)
+        working = session(number, fixture)
         inside = transcript(working.zone)
         outside = transcript(working.messages[: working.start] + working.messages[working.end :])
         assert all(fact.text in inside and fact.text not in outside for fact in working.facts)
@@ -33,18 +35,49 @@ def test_facts_stand_in_the_compressed_zone_alone_and_take_half_of_the_room(held
 
 
 @_SETS
-def test_a_choice_of_whole_lines_and_sentences_can_keep_what_is_asked_for(held_out):
-    chosen = [session(number, held_out=held_out) for number in _NUMBERS]
+def test_a_choice_of_whole_lines_and_sentences_can_keep_what_is_asked_for(fixture):
+    chosen = [session(number, fixture) for number in _NUMBERS]
     kept = sum(_kept_by_a_perfect_choice(working) for working in chosen)
     assert kept >= KEPT * sum(len(working.facts) for working in chosen)
 
 
 @_SETS
-def test_output_that_looks_like_facts_takes_more_than_twice_the_room(held_out):
+def test_output_that_looks_like_facts_takes_more_than_twice_the_room(fixture):
     for number in _NUMBERS:
-        working = session(number, held_out=held_out)
+        working = session(number, fixture)
         alike = {line for line in _output_lines(working) if re.search(r"\d|/|_", line)}
         assert sum(len(line) for line in alike) > 2 * working.budget
+
+
+@_SETS
+def test_every_slot_can_be_filled_and_every_fact_is_one_piece_of_one_line(fixture):
+    filler = Filler(random.Random(1), fixture)
+    for section, formats in sections(fixture).items():
+        for text in (filler.fill(line, 1) for line in formats):
+            assert not re.search(r"\{[a-z]+\}", text), text
+            marked = re.findall("«(.+)»", text)
+            assert len(marked) == section.startswith("fact "), text
+
+
+@_SETS
+def test_people_the_agent_and_tools_say_every_kind_of_fact(fixture):
+    sides = {"user", "assistant"}
+    said = [fact for number in range(10) for fact in session(number, fixture).facts]
+    for kind in KINDS:
+        places = {fact.places[0] for fact in said if fact.kind == kind}
+        assert places > sides
+
+
+def test_the_other_formats_have_no_fact_no_talk_and_no_output_of_the_first():
+    first, other = (_shapes(fixture) for fixture in ("working", "other formats"))
+    assert not first & other
+
+
+def _shapes(fixture: Fixture) -> set[str]:
+    """Return the formats without what is drawn into them, where there is more than that."""
+    lines = {line for lines in sections(fixture).values() for line in lines if "{" in line}
+    shapes = {re.sub(r"\{[^{} ]+( [^{} ]+)?\}", "", line) for line in lines}
+    return {shape for shape in shapes if re.search(r"\w{3}", shape)}
 
 
 def _kept_by_a_perfect_choice(working: Session) -> int:

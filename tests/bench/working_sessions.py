@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from tests.bench.formats import Filler
+from tests.bench.formats import Filler, Fixture
 from tests.bench.talk import Message, Talk, messages, size, texts
 
 RATIO = 5
@@ -30,8 +30,6 @@ KINDS = {
     "error": 3,
 }
 """What is planted, and how often beside each other."""
-LANGUAGES = ("", "", "", " de", "", "", " zh", "", "", " ja")
-"""Of the sessions in turn, as the names of sections have it; the first is English."""
 HEAD, TAIL = 3, 20
 """So many messages are before and behind the zone."""
 
@@ -73,21 +71,28 @@ class Session:
         return size(self.zone) // RATIO
 
 
-def sessions(wanted: int, *, held_out: bool = False) -> Iterator[Session]:
+def sessions(wanted: int, fixture: Fixture) -> Iterator[Session]:
     """Yield so many sessions; the held-out ones have other seeds and other fillers."""
-    return (session(number, held_out=held_out) for number in range(wanted))
+    return (session(number, fixture) for number in range(wanted))
 
 
-def session(number: int, *, held_out: bool = False) -> Session:
+def session(number: int, fixture: Fixture) -> Session:
     """Return the session of this number."""
-    drawn = random.Random(f"working session {number} {held_out}")
-    filler = Filler(drawn, held_out=held_out)
-    work = _Work(Talk(filler, LANGUAGES[number % len(LANGUAGES)]))
+    drawn = random.Random(f"working session {number} {fixture == 'held out'}")
+    filler = Filler(drawn, fixture)
+    work = _Work(Talk(filler, _language(filler, number)))
     work.plant_all()
     head, zone, tail = (list(messages(turns)) for turns in (work.head, work.zone, work.tail))
     written = head + zone + tail
     _name_calls(written, number)
     return Session(number, written, len(head), len(head) + len(zone), work.facts)
+
+
+def _language(filler: Filler, number: int) -> str:
+    """Return the language of this session as the names of sections have it; English has none."""
+    languages = filler.sections["languages"]
+    language = languages[number % len(languages)]
+    return "" if language == "en" else f" {language}"
 
 
 def _name_calls(written: Sequence[Message], number: int) -> None:

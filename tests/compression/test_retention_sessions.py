@@ -24,28 +24,32 @@ def _text(messages: list[talk.Message]) -> str:
     return "\n".join(text for message in messages for text in talk.texts(message))
 
 
-def _all(held_out: bool) -> list[work.Session]:
-    return [one(number, held_out=held_out) for number in TURNS]
+def _all(fixture: formats.Fixture) -> list[work.Session]:
+    return [one(number, fixture) for number in TURNS]
 
 
-@pytest.fixture(params=[False, True], ids=["working", "held-out"])
-def held_out(request: pytest.FixtureRequest) -> bool:
+@pytest.fixture(params=["working", "held out"], ids=["working", "held-out"])
+def fixture(request: pytest.FixtureRequest) -> formats.Fixture:
     """Whether the sessions are those with other seeds and other fillers."""
-    return bool(request.param)
+    return request.param
 
 
 @pytest.fixture(params=TURNS)
-def session(request: pytest.FixtureRequest, held_out: bool) -> work.Session:
+def session(request: pytest.FixtureRequest, fixture: formats.Fixture) -> work.Session:
     """One session, made once."""
-    return one(request.param, held_out=held_out)
+    return one(request.param, fixture)
 
 
-def test_the_same_number_gives_the_same_session(session, held_out):
-    assert work.session(session.number, held_out=held_out) == session
+def test_the_same_number_gives_the_same_session(session, fixture):
+    assert work.session(session.number, fixture) == session
 
 
 def test_each_number_gives_another_session():
-    openings = {json.dumps(session.zone[:4]) for held in (False, True) for session in _all(held)}
+    openings = {
+        json.dumps(session.zone[:4])
+        for fixture in ("working", "held out")
+        for session in _all(fixture)
+    }
     assert len(openings) == 2 * len(TURNS)
 
 
@@ -117,8 +121,8 @@ def test_most_of_the_zone_is_answers_of_tools(session):
     assert 0.6 < answers / talk.size(session.zone) < 0.9
 
 
-def test_every_kind_is_said_by_both_sides_and_by_tools(held_out):
-    facts = [fact for session in _all(held_out) for fact in session.facts]
+def test_every_kind_is_said_by_both_sides_and_by_tools(fixture):
+    facts = [fact for session in _all(fixture) for fact in session.facts]
     assert {fact.kind for fact in facts} == set(work.KINDS)
     assert {fact.language for fact in facts} == {"en", "de", "zh", "ja"}
     for kind in work.KINDS:
@@ -126,14 +130,14 @@ def test_every_kind_is_said_by_both_sides_and_by_tools(held_out):
         assert {"user", "assistant"} < where
 
 
-def test_some_facts_are_said_again_and_most_only_once(held_out):
-    places = [len(fact.places) for session in _all(held_out) for fact in session.facts]
+def test_some_facts_are_said_again_and_most_only_once(fixture):
+    places = [len(fact.places) for session in _all(fixture) for fact in session.facts]
     assert 0.05 < sum(count > 1 for count in places) / len(places) < 0.3
 
 
-def test_files_are_read_again(held_out):
+def test_files_are_read_again(fixture):
     again = 0
-    for session in _all(held_out):
+    for session in _all(fixture):
         read = [m["content"] for m in session.zone if m.get("tool_name") == "read_file"]
         again += len(read) - len(set(read))
     assert again >= len(TURNS)
@@ -147,7 +151,7 @@ def test_the_zone_holds_more_paths_than_the_facts_are(session):
 
 @pytest.mark.parametrize("section", WORDS)
 def test_the_held_out_sessions_have_words_of_their_own(section):
-    seen, unseen = (formats.sections(held_out=held)[section] for held in (False, True))
+    seen, unseen = (formats.sections(fixture)[section] for fixture in ("working", "held out"))
     assert seen
     assert unseen
     assert not set(seen) & set(unseen)
@@ -155,14 +159,15 @@ def test_the_held_out_sessions_have_words_of_their_own(section):
 
 def test_the_held_out_sessions_share_no_fact_with_the_others():
     seen, unseen = (
-        {fact.text for session in _all(held) for fact in session.facts} for held in (False, True)
+        {fact.text for session in _all(fixture) for fact in session.facts}
+        for fixture in ("working", "held out")
     )
     assert not seen & unseen
 
 
-def test_every_slot_of_every_format_can_be_filled(held_out):
-    sections = formats.sections(held_out=held_out)
-    filler = formats.Filler(random.Random(1), held_out=held_out)
+def test_every_slot_of_every_format_can_be_filled(fixture):
+    sections = formats.sections(fixture)
+    filler = formats.Filler(random.Random(1), fixture)
     for name, lines in sections.items():
         for line in lines:
             filled = filler.fill(line, 1)
