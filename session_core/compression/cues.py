@@ -15,13 +15,18 @@ in favour of|no longer|approved|rejected|ruled out|rule out|prefer|preference|co
 resolved to|confirmed|final answer|policy|requirement|constraint|switch to|switched to|switching to
 moving to|migrate to|replace with|replaced by|drop support|keep using|standardize on|standardise on
 adopt|adopted|the plan is|the rule is|is off limits|only use|by design|choice is|picked|we pick
+we will|postponed|deferred|cancelled|canceled|scrapped|shelved|on hold
+dropped|moves to|moved to|stays on|stays with|staying with|stay with|superseded by|instead we
 verdict|ruling|consensus|signed off|green light|freeze|frozen|deprecate|deprecated
+verschoben|zurückgestellt|gestrichen|fällt weg|entfällt|wir werden
 entschieden|entscheidung|beschlossen|beschluss|wir nehmen|wir verwenden|wir nutzen|wir bleiben
 vereinbart|festgelegt|einigten uns|geeinigt|statt|stattdessen|niemals|immer|nicht mehr|ab jetzt
 ab sofort|auf keinen fall|muss|müssen|darf nicht|dürfen nicht|wir setzen auf|ausgewählt|genehmigt
+aplazado|cancelado|descartamos|vamos a
 decidido|decidimos|decidí|decisión|acordamos|acordado|elegimos|elegido|optamos|vamos a usar
 usaremos|usamos|en lugar de|en vez de|nunca|siempre|no se debe|debe|deben|a partir de ahora
 nos quedamos con|aprobado|descartado|preferimos
+reporté|annulé|abandonné|on va
 décidé|décidons|décision|convenu|choisi|choisissons|retenu|optons|opté|on va utiliser|on utilise
 nous utiliserons|on garde|on part sur|au lieu de|plutôt que|jamais|toujours|doit|doivent
 ne doit pas|désormais|approuvé|rejeté|à partir de maintenant
@@ -37,6 +42,7 @@ DECIDED_UNSPACED = """
 """
 
 TO_DO = """
+out of scope|blocked until|not part of|left for|for later|parked|set aside|put off
 todo|to-do|to do|fixme|tbd|open task|open tasks|open item|open items|open question|open point
 action item|action items|next step|next steps|next up|remaining|remains to|still to|still need
 still needs|still have to|still has to|still open|still missing|still pending|left to do|need to

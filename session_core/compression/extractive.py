@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from session_core.compression import passages, reading, worth
 from session_core.compression.facts import Fact, Kind
 from session_core.compression.passages import SECTIONS, Passage
+from session_core.compression.patterns import STAMP
 from session_core.compression.shapes import Message
 from session_core.compression.worth import Valued
 
@@ -103,18 +104,19 @@ class _Choice:
 
     def _forms(self, item: Valued) -> Iterator[_Offer]:
         """Yield an item whole, and its new facts alone."""
-        text = item.passage.text
+        text = _told(item.passage)
         new = [pair for pair in self._facts(item) if pair[0].text not in self._said]
-        if text in self._said or (item.passage.facts and not new):
+        if item.passage.text in self._said or (item.passage.facts and not new):
             return
         yield _Offer(text, item.alone, _cost(text))
+        new = [pair for pair in new if not _is_word(pair[0])]
         if new:
             text = _form(item.passage, [fact for fact, _ in new])
             yield _Offer(text, max(gain for _, gain in new), _cost(text))
 
     def _rest(self, item: Valued, taken: str) -> Iterator[_Offer]:
         """Yield all of an item of which a part is chosen."""
-        whole = item.passage.text
+        whole = _told(item.passage)
         if taken != whole:
             left = max(item.alone - max(item.facts, default=0.0), 0.0)
             yield _Offer(whole, left, _cost(whole) - _cost(taken))
@@ -133,6 +135,17 @@ class _Choice:
         self._chosen[at] = offer.text
         self._said.add(passage.text)
         self._said.update(fact.text for fact in passage.facts if fact.text in offer.text)
+
+
+def _is_word(fact: Fact) -> bool:
+    """Whether a fact is a name that says nothing by itself."""
+    return fact.kind == "identifier" and fact.text.isalpha()
+
+
+def _told(passage: Passage) -> str:
+    """Return a passage without the time that a program has put before it."""
+    stamp = STAMP.match(passage.text) if passage.speaker == "result" else None
+    return passage.text[stamp.end() :] if stamp else passage.text
 
 
 def _cost(text: str) -> int:

@@ -7,6 +7,7 @@ long text the beginning and the end are read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,8 @@ READ_MAX = 400_000
 PIECE = 2000
 _LINE_MIN = 3
 _SENTENCE_MAX = 500
+_OF_LINE = 5
+"""Where what is open takes this part of a line, the rest is how a list is written."""
 
 
 class Fact(NamedTuple):
@@ -40,8 +43,8 @@ class Fact(NamedTuple):
         return self.position + len(self.text)
 
 
-def find(text: str) -> list[Fact]:
-    """Return the facts of a text in the order of their positions."""
+def find(text: str, *, prose: bool = False) -> list[Fact]:
+    """Return the facts of a text in the order of their positions; in prose errors end with it."""
     found: list[Fact] = []
     shell = fenced = False
     for begin, line in lines(text):
@@ -50,7 +53,7 @@ def find(text: str) -> list[Fact]:
             fenced = not fenced
             shell = fenced and fence.group(1).lower() in p.SHELLS
             continue
-        found += _in_line(line, begin, in_shell=shell, in_code=fenced)
+        found += _in_line(line, begin, in_shell=shell, in_code=fenced, prose=prose)
     found.sort(key=lambda fact: (fact.position, -len(fact.text)))
     return found
 
@@ -87,23 +90,36 @@ def _cut(text: str, begin: int) -> int:
     return begin + PIECE
 
 
-def _in_line(line: str, begin: int, *, in_shell: bool, in_code: bool) -> Iterator[Fact]:
+def _in_line(
+    line: str, begin: int, *, in_shell: bool, in_code: bool, prose: bool
+) -> Iterator[Fact]:
     lowered = line.lower().replace("\u2019", "'")
     if len(lowered) != len(line):
         lowered = line
     stamp = p.STAMP.match(line)
     start = stamp.end() if stamp else 0
-    cut: list[tuple[int, int]] | None = None
+    items = list(_open_items(line, lowered, begin))
+    yield from items
+    if sum(len(item.text) for item in items if item.kind == "task") * _OF_LINE > len(line):
+        return
+    cut = sentences.spans(line) if prose and not in_code else []
     if not in_code and _may_say(lowered):
-        cut = sentences.spans(line)
-        yield from _said(line, lowered, cut, begin)
+        yield from _said(line, lowered, cut or sentences.spans(line), begin)
     hinted = any(hint in lowered for hint in p.FAILED_HINTS)
     if hinted or (": " in line and p.RAISED.search(line)):
-        yield from _errors(line, lowered, start, begin, cut)
+        for first, last in cut or [(start, len(line))]:
+            yield from _errors(line, lowered, max(first, start), last, begin)
     for first, last in commands.find(line, in_shell=in_shell):
         yield Fact("command", line[first:last], begin + first)
     for kind, first, last in names.find(line, start):
         yield Fact(kind, line[first:last], begin + first)
+
+
+def _open_items(line: str, lowered: str, begin: int) -> Iterator[Fact]:
+    """Yield what is open in a list that an agent keeps."""
+    for item in p.LISTED_OPEN.finditer(line) if '"stat' in lowered else ():
+        first, last = item.span(item.lastindex or 0)
+        yield Fact("task", line[first:last], begin + first)
 
 
 def _may_say(lowered: str) -> bool:
@@ -126,33 +142,44 @@ def _said(line: str, lowered: str, cut: list[tuple[int, int]], begin: int) -> It
             yield Fact("task", text, begin + first)
 
 
-def _errors(
-    line: str, lowered: str, start: int, begin: int, cut: list[tuple[int, int]] | None
-) -> Iterator[Fact]:
-    named = p.EXCEPTION.search(line, start) or p.RAISED.search(line, start)
-    first = p.FAILED.search(line, start)
-    other = first or p.FAILED_FOLDED.search(lowered, start)
-    if not named and not other:
+def _errors(line: str, lowered: str, first: int, last: int, begin: int) -> Iterator[Fact]:
+    """Yield what has failed between two places of a line: what is cited of it, or to its end."""
+    told = p.OF_ERROR.search(line, first, last)
+    if told:
+        at, end = told.span(told.lastindex or 0)
+        yield Fact("error", line[at:end], begin + at)
         return
-    if named and not (first and first.start() < named.start()):
-        yield _error(line, named.start(), begin, _end_of(line, named.start(), cut))
-    elif first:
-        yield _error(line, first.start(), begin, _end_of(line, first.start(), cut))
-    elif other:
-        at = other.start()
-        spans = cut if cut is not None else sentences.spans(line)
-        inside = [span for span in spans if span[0] <= at < span[1]] or [(start, len(line))]
-        yield _error(line, max(start, inside[0][0]), begin, inside[0][1])
+    named = p.EXCEPTION.search(line, first, last) or p.RAISED.search(line, first, last)
+    loud = p.FAILED.search(line, first, last)
+    found = min(filter(None, (named, loud)), key=re.Match.start, default=None)
+    found = found or p.FAILED_FOLDED.search(lowered, first, last)
+    if not found:
+        return
+    inside = found.start() + 1
+    cited = _cited(line, inside, first, last)
+    if not cited and (named or loud):
+        cited = found.start(), last
+    yield _error(line, *(cited or _sentence(line, inside, first, last)), begin)
 
 
-def _end_of(line: str, at: int, cut: list[tuple[int, int]] | None) -> int:
-    for first, last in cut or ():
-        if first <= at < last:
-            return last
-    return len(line)
+def _sentence(line: str, inside: int, first: int, last: int) -> tuple[int, int]:
+    """Return the sentence around a place, of what lies between two others."""
+    for at, end in sentences.spans(line):
+        if at <= inside < end:
+            return max(at, first), min(end, last)
+    return first, last
 
 
-def _error(line: str, first: int, begin: int, last: int) -> Fact:
+def _cited(line: str, inside: int, first: int, last: int) -> tuple[int, int] | None:
+    """Return the several words in quotes or in a code span around a place."""
+    for match in p.QUOTED.finditer(line, first, last):
+        at, end = match.span(match.lastindex or 0)
+        if match.start() <= inside < match.end() and " " in line[at:end].strip():
+            return at, end
+    return None
+
+
+def _error(line: str, first: int, last: int, begin: int) -> Fact:
     text = line[first:last].strip()
     if len(text) > _SENTENCE_MAX:
         text = text[:_SENTENCE_MAX].rsplit(None, 1)[0]

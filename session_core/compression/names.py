@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Literal
 
 from session_core.compression import patterns as p
@@ -22,7 +23,7 @@ _SIGNS = "_=@$"
 def find(line: str, start: int = 0) -> Iterator[Found]:
     """Yield what is found behind `start`: its kind, its beginning and its end."""
     taken = bytearray(len(line))
-    for found in _addresses(line, start):
+    for found in chain(_settings(line, start), _addresses(line, start)):
         _take(taken, found)
         yield found
     for match in p.TOKEN.finditer(line, start):
@@ -39,6 +40,16 @@ def find(line: str, start: int = 0) -> Iterator[Found]:
             _take(taken, found_name)
             yield found_name
     yield from _numbers(line, start, taken)
+
+
+def _settings(line: str, start: int) -> Iterator[Found]:
+    """Yield constants with their values, and the addresses that stand in brackets."""
+    if "_" in line or "=" in line:
+        for match in p.SETTING.finditer(line, start):
+            yield "number", match.start(), match.end()
+    if "]:" in line:
+        for match in p.BRACKETED_ADDRESS.finditer(line, start):
+            yield "identifier", match.start(), match.end()
 
 
 def _addresses(line: str, start: int) -> Iterator[Found]:
@@ -87,7 +98,7 @@ def _take(taken: bytearray, found: Found) -> None:
 
 
 def _classified(token: str, first: int) -> Found | None:
-    bare = token.lstrip("*+!?:.,'\"") if token[0] not in "./" else token
+    bare = token.lstrip("*+!?:,'\"")
     first += len(token) - len(bare)
     bare = trimmed(bare)
     if not _PLAIN_MIN <= len(bare) <= _NAME_MAX:

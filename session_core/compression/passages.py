@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from session_core.compression import facts, sentences, summaries
+from session_core.compression import facts, forms, sentences, summaries
 from session_core.compression.facts import Fact
 from session_core.compression.forms import template
-from session_core.compression.patterns import FENCE, SHELLS
+from session_core.compression.patterns import FENCE, OF_CODE, SHELLS
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
 
@@ -31,6 +31,8 @@ _PASTED_LINES = 20
 _PASTED_ALIKE = 4
 _SCRIPT_KEYS = frozenset(("command", "cmd", "commands", "script", "shell", "bash"))
 _LEAVES_DEPTH = 8
+_WORDS_OF_PROSE = 5
+_SIGNS = re.compile(r"[{}();=<>|]")
 
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARK = re.compile("|".join(summaries.REDACTION_MARKS), re.IGNORECASE)
@@ -52,7 +54,7 @@ class Passage:
 
 def said(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
     """Yield the sentences of a text; code and what was pasted into it by lines, as a result is."""
-    found = facts.find(text)
+    found = facts.find(text, prose=True)
     pasted = _pasted(text)
     at = 0
     fence: str | None = None
@@ -96,7 +98,13 @@ def called(arguments: str, place: int) -> Iterator[Passage]:
 
 
 def _telling(text: str, place: int) -> Iterator[Passage]:
-    return (passage for passage in listed(text, "call", place) if passage.facts)
+    return (each for each in listed(text, "call", place) if each.facts or _is_prose(each.text))
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a text is written for people: words, and next to nothing else."""
+    is_code = OF_CODE.match(text) or _SIGNS.search(text)
+    return not is_code and forms.words(text) >= _WORDS_OF_PROSE
 
 
 def unpacked(text: str) -> str:

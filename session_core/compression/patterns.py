@@ -32,7 +32,17 @@ DECIDED_FIRSTS, DECIDED = _words(cues.DECIDED)
 TO_DO_FIRSTS, TO_DO = _words(cues.TO_DO)
 DECIDED_UNSPACED = re.compile("|".join(_listed(cues.DECIDED_UNSPACED)))
 TO_DO_UNSPACED = re.compile("|".join(_listed(cues.TO_DO_UNSPACED)))
-TO_DO_SIGN = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?\[[ ]?\]\s|.{0,40}\b(?:TODO|FIXME|XXX|TBD)\b")
+TO_DO_SIGN = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?\[[ ]?\]\s|.{0,120}\b(?:TODO|FIXME|XXX|TBD)\b")
+_OF_JSON = r"\"((?:[^\"\\]|\\.){3,400})\""
+_OF_ITEM = rf"\"(?:content|task|title|text|description|name|step|subject)\":\s?{_OF_JSON}"
+_IS_OPEN = (
+    r"\"(?:status|state)\":\s?\"(?:pending|in[_ -]progress|open|todo|to[_ -]do|not[_ -]started"
+    r"|blocked|waiting)\""
+)
+LISTED_OPEN = re.compile(
+    rf"{_OF_ITEM}[^{{}}]{{0,300}}?{_IS_OPEN}|{_IS_OPEN}[^{{}}]{{0,300}}?{_OF_ITEM}", re.IGNORECASE
+)
+"""An item that is open, in the to-do lists that agents keep as JSON."""
 DONE = re.compile(r"(?:[-*+]\s+)?\[[xX✓]\]\s+")
 
 URL = re.compile(
@@ -43,8 +53,11 @@ WINDOWS_PATH = re.compile(
     r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\{1,2}|\\\\[\w.$-]{1,80}\\{1,2})"
     r"(?:[^\\/:*?\"'`<>|,;\r\n]{1,80}\\{1,2}){0,24}[^\\/:*?\"'`<>|,;()\s]{1,160}(?::\d{1,7}){0,2}"
 )
+BRACKETED_ADDRESS = re.compile(
+    r"(?<![\w\]])\[(?=[^\]]*(?:::|:[^\]]*:|\.))[0-9a-fA-F:.]{2,45}(?:%\w{1,20})?\]:\d{1,5}(?!\d)"
+)
 QUOTED_PATH = re.compile(r"([\"'`])((?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)[^\"'`\n]{1,240})\1")
-WIDE_PATH = re.compile(r"(?:[/\\][\w.@+-]{1,120}){1,24}")
+WIDE_PATH = re.compile(r"[A-Za-z0-9_.@+~-]{0,60}(?:[/\\][\w.@+-]{1,120}){1,24}")
 WIDE_TAIL = re.compile(rf"\.[A-Za-z0-9]{{1,8}}(?=[{BREAK}])")
 
 TOKEN = re.compile(
@@ -56,7 +69,9 @@ _EXTENSIONS = "|".join(sorted(cues.EXTENSIONS.split(), key=len, reverse=True))
 SLASHED = re.compile(
     r"(?:feature|feat|fix|bugfix|hotfix|release|chore|origin|upstream|refs|heads|deploy|deployment"
     r"|pod|svc|service|statefulset|application|text|image|audio|video|users?|docs|refactor)/\S+"
+    r"|[A-Za-z][\w.]{1,39}/(?=\w*[-_\d])[\w.-]{3,80}"
 )
+"""Two names with a stroke between them that are no alternative: a branch, a pod, a type."""
 FILE_NAME = re.compile(
     rf"[\w@+.-]*\.(?:{_EXTENSIONS}){_LINE_NUMBER}"
     rf"|(?:Dockerfile|Makefile|Containerfile|Jenkinsfile|Procfile|Vagrantfile|Rakefile|Gemfile"
@@ -78,6 +93,13 @@ NUMBER = re.compile(
     rf"[^\W\d_{SPACELESS}]{{4,24}}(?!\w)|(?!\w)|(?=[{SPACELESS}]))",
     re.IGNORECASE,
 )
+SETTING = re.compile(
+    r"(?:(?<![\w.])[A-Z][A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,8}"
+    r"|\b(?:const|final|constexpr|val|static let)\s(?:[\w:<>]{1,40}\s)?[A-Za-z_]\w{1,60})\s?"
+    r"(?::\s?[\w.\[\]]{1,40}\s?)?(?:=|:=|:)\s?"
+    r"(?:[+-]?\d[\w.,]{0,40}(?:\s?\*\s?\d[\w.]{0,20}){0,3}|True|False)(?![\w(])"
+)
+"""A constant with its value, as in code and in environments."""
 VALUE_OF = re.compile(
     r"(?:[=:\uff1a为是は]|\b(?:is|are|was|to|of|at|from|by|after|than|exactly|only|max|min|ist|sind|auf|es|son"
     r"|est|sont))[ ]?$",
@@ -87,10 +109,13 @@ HAS_UNIT = re.compile(
     rf"[$€£¥₹]|\d[ \u00a0\u202f]?(?:{_UNITS}|[%‰€£¥₹])(?!\w)|(?:{_UNSPACED_UNITS})$",
     re.IGNORECASE,
 )
+_WRITER = r"(?:(?:[\w.-]{1,60} )?[\w./@-]{1,60}\[\d{1,9}\]:\s)?"
+_OF_SERVICE = r"[A-Za-z][\w.-]{0,60}-\d{1,4}\s{2,40}\|\s+"
 STAMP = re.compile(
+    rf"(?:{_OF_SERVICE})?"
     r"\s*[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?"
-    r"(?:Z|[+-]\d\d:?\d\d)?[\])]?\s+"
-    rf"|\s*(?:{_MONTHS})\s+\d{{1,2}}\s\d\d:\d\d:\d\d\s+",
+    rf"(?:Z|[+-]\d\d:?\d\d)?[\])]?\s+{_WRITER}"
+    rf"|\s*(?:{_MONTHS})\s+\d{{1,2}}\s\d\d:\d\d:\d\d\s+{_WRITER}|{_OF_SERVICE}",
     re.IGNORECASE,
 )
 """The time at the beginning of a line of a log, which is no fact of its own."""
@@ -104,12 +129,12 @@ RAISED = re.compile(r"(?<![\w.])(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z][a-z]\w{1,80}:\
 """How a traceback ends, whatever the name of the exception is."""
 
 FAILED = re.compile(
-    r"\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|ALERT|PANIC|FAILED|FAILURE|OOMKilled|CrashLoopBackOff)\b"
+    r"\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|ALERT|PANIC|FAILED|FAILURE|FAIL|OOMKilled|\w{1,20}BackOff)\b"
     r"|\blevel=\"?(?:error|fatal|critical|panic)|\"(?:level|severity)\":\s?\"(?:error|fatal|critical)"
     r"|\[(?:error|fatal|crit|critical)\]|npm ERR!|thread '[^']{1,80}' panicked"
 )
 FAILED_FOLDED = re.compile(
-    r"(?:^|[\s>|])(?:\w{1,40}: )?(?:error|fatal|panic|failure|fehler|erreur|errore|ошибка)"
+    r"(?:^|[\s>|\"'`(])(?:\w{1,40}: )?(?:error|fatal|panic|failure|fehler|erreur|errore|ошибка)"
     r"(?:\[\w{1,12}\]| \w{1,12})?\s?[:\uff1a]"
     r"|\bexit(?:ed|s)?(?: with)?(?: exit)?(?: code| status)?[ :=]{1,3}-?[1-9]\d{0,9}"
     r"|\bexit (?:code|status)[ :=]{1,3}[1-9]|\breturned (?:non-zero|[1-9])|\brc=[1-9]"
@@ -119,10 +144,51 @@ FAILED_FOLDED = re.compile(
     r"|unable to|could not|cannot (?:find|open|import|connect|read|resolve|allocate)"
     r"|\bfailed (?:to|with|at|because|due)|\bfailed:|segfault|\bkilled\b.{0,20}\b(?:signal|oom|-9)"
     r"|http(?:/[\d.]{1,3})?[ :]{1,2}(?:status )?[45]\d\d\b|\bstatus(?: code)?[ :=]{1,3}[45]\d\d\b"
+    r"|unexpected (?:token|end|eof|character|identifier|indent|keyword|argument|response|status)"
+    r"|no space left|disk (?:is )?full|quota exceeded|too many (?:open|requests|connections)"
+    r"|certificate .{0,60}?(?:expired|invalid|untrusted|verif)|syntax error|duplicate (?:key|entry)"
+    r"|violates (?:\w+ ){0,2}constraint|undefined (?:variable|reference|symbol|method|function)"
+    r"|(?:does not|doesn't) exist|already (?:exists|in use)|not (?:permitted|allowed|authorized)"
+    r"|(?:does|do|did) not match|mismatch(?:ed)?\b|refus(?:ed|ing) to|was rejected|unhandled \w"
+    r"|closed (?:the|its) connection|both modified:|merge conflict|assertion failed"
+    r"|\bexpected\b.{1,80}\b(?:to (?:be|equal|have|match|contain)|but|got|received|found)\b"
+    r"|, want(?:ed)? |\bgot .{1,60}\b(?:want|expected)\b"
     r"|\b(?:errno|sqlstate|ora-|sigsegv|sigkill|sigabrt)\b"
     r"|错误[:\uff1a]|錯誤[:\uff1a]|エラー[:\uff1a]|失败[:\uff1a]|오류[:\uff1a]|异常[:\uff1a]|例外[:\uff1a]"
 )
+LOOKS = re.compile(
+    r"(?:sudo )?(?:(?:ls|cat|bat|head|tail|less|tree|du|df|find|fd|rg|grep|wc|stat|ps|pwd|which|top"
+    r"|env)\b"
+    r"|git (?:status|log|diff|show|blame|grep|branch|remote)\b|journalctl\b|systemctl status"
+    r"|kubectl (?:get|describe|logs|top)\b"
+    r"|(?:docker|podman)(?: compose)? (?:ps|logs|images|inspect)\b"
+    r"|curl -s[a-zA-Z]* https?:|select .{1,200}\bfrom\b)",
+    re.IGNORECASE,
+)
+"""A command that only looks: whoever continues the work looks anew."""
+OF_CODE = re.compile(
+    r"[+-]?\s*(?:import |from \S+ import |return\b|(?:if|for|while) .{1,80}:$|def |class |else:"
+    r"|try:|except\b|func |fn |let |const |var |public |private |static |package |use |#include"
+    r"|export |async |await |\w[\w.]* = \w[\w.]*\(|@\w)"
+)
+"""How a line of code begins, in the languages that are met most."""
+QUOTED = re.compile(
+    r"\"([^\"\n]{3,400})\"|`([^`\n]{3,400}(?:`(?=[A-Za-z0-9_])[^`\n]{1,80}`[^`\n]{1,200}){0,4})`|“([^”\n]{3,400})”|「([^」\n]{3,400})」"
+)
+OF_ERROR = re.compile(
+    rf"\"\w{{0,40}}(?:error|exception|failure|fault|stderr|errmsg)\w{{0,20}}\":\s?{_OF_JSON}"
+    r"|\"\w{0,40}(?:error|exception|failure)\w{0,20}\":\s?\{[^{}]{0,200}?"
+    rf"\"(?:message|details?|reason|text|description)\":\s?{_OF_JSON}"
+    r"|\"(?:lvl|level|severity|loglevel)\":\s?\"(?:error|fatal|critical|panic)\"[^{}]{0,300}?"
+    rf"\"(?:msg|message|error|err)\":\s?{_OF_JSON}",
+    re.IGNORECASE,
+)
+"""What JSON says to have failed."""
 FAILED_HINTS = (
+    "unexpected", "no space", "full", "quota", "too many", "certificate", "syntax", "duplicate",
+    "match", "refus", "reject", "unhandled", "conflict", "modified", "assert", "expected", "want",
+    "backoff", "violates", "undefined", "exist", "in use", "not permitted", "not allowed",
+    "not authorized",
     "err", "exception", "fail", "fatal", "panic", "denied", "refused", "not found", "exit",
     "critical", "timeout", "timed out", "kill", "memory", "unable", "could not", "cannot", "reset",
     "segment", "returned", "status", "http", "sql", "sig", "fehler", "fault", "broken", "severe",

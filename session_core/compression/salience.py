@@ -2,7 +2,7 @@
 
 What is written once, in a form of its own, is what a person would notice; what repeats, in its
 words or in its form, is bulk. The odds are those of a regression over generated sessions and ones
-made of real files, rounded; none of the bench's were among them.
+made of real files, rounded; those of files and settings were set by hand.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from typing import NamedTuple
 from session_core.compression import forms, statements
 from session_core.compression.facts import Fact
 from session_core.compression.passages import Passage
+from session_core.compression.patterns import LOOKS, OF_CODE
 from session_core.compression.reading import READ_OF_EACH, Reading
 
 NAMED = frozenset(("path", "url", "identifier", "number"))
 
 _NAME_RUN = re.compile(r"[^\W_]+")
 _DIGITS = re.compile(r"\d+")
+_PLAIN_NUMBER = re.compile(r"(?<![^\W\d])\d+(?![^\W\d])")
 _CODE = re.compile(r"[(){};=]")
+_NUMBERED = re.compile(r"\s*\d{1,6}(?:[|→\t]|:\s)")
 _ITEM = re.compile(r"\s*(?:[-*>|#☐]|\d{1,3}[.)]\s)")
 
 _SOME = 3
@@ -48,6 +51,9 @@ _BROUGHT = _Odds(base=2.2, form=-2.6, same=-1.9, factless=-3.2)
 _COMMON = -7.8
 _SIGNS = -28.0
 _ERROR = 1.9
+_SETS = 4.0
+_OF_FILE = -2.0
+"""What stands in a file can be read again, where it is no setting and no task."""
 _PER_DIGIT = 8.0
 _PER_WORD = 0.15
 _PER_LINE = 0.09
@@ -87,6 +93,10 @@ def _of_line(passage: Passage, bulk: Mapping[str, int], named: set[str]) -> floa
     text = passage.text
     odds = _BROUGHT.base if passage.facts else _BROUGHT.base + _BROUGHT.factless
     odds += _ERROR * any(fact.kind == "error" for fact in passage.facts)
+    if any(fact.kind == "number" and fact.text[0].isalpha() for fact in passage.facts):
+        odds += _SETS
+    elif not any(fact.kind == "task" for fact in passage.facts):
+        odds += _OF_FILE * bool(_NUMBERED.match(text) or OF_CODE.match(text))
     odds += _PER_WORD * min(forms.words(text), _WORDS_MOST)
     odds += _PER_DIGIT * sum(map(len, _DIGITS.findall(text))) / len(text)
     odds += _SIGNS * len(_CODE.findall(text)) / len(text)
@@ -111,6 +121,8 @@ def _said(passages: Sequence[Passage]) -> Iterator[tuple[int, float]]:
         odds += often[id(passage)] + same[id(passage)]
         odds += _PER_SENTENCE * min(sentences[passage.place], _SENTENCES_MOST)
         odds += _WITH_DIGIT * any(map(str.isdigit, text)) + _WITH_COLON * (":" in text)
+        if passage.speaker == "call":
+            odds += _OF_FILE * bool(OF_CODE.match(text) or LOOKS.match(text))
         yield id(passage), odds + _LISTED * (_ITEM.match(text) is not None)
 
 
@@ -123,12 +135,19 @@ def _repetition(
     same: Counter[str] = Counter()
     for passage, own in zip(passages, shapes, strict=True):
         often[own] += _weight(passage)
-        same[passage.template or passage.text] += _weight(passage)
+        same[_sameness(passage)] += _weight(passage)
     pairs = list(zip(passages, shapes, strict=True))
     return (
         {id(one): odds.form * math.log(max(often[own] / _TWICE, 1)) for one, own in pairs},
-        {id(one): odds.same * math.log(max(same[one.template or one.text], 1)) for one, _ in pairs},
+        {id(one): odds.same * math.log(max(same[_sameness(one)], 1)) for one, _ in pairs},
     )
+
+
+def _sameness(passage: Passage) -> str:
+    """Return what two passages have in common that say the same: of talk all but plain numbers."""
+    if passage.speaker == "result":
+        return passage.template or passage.text
+    return _PLAIN_NUMBER.sub("0", passage.text)
 
 
 def _weight(passage: Passage) -> int:

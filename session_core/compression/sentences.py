@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 
-_END = re.compile(
-    r"[.!?…]['\"”\u2019»)\]*]{0,3}\s+(?![\sa-zß-öø-ÿа-я&,;:=|])|[。\uff01\uff1f]+[」』”\uff09]?"
-)
+_END = re.compile(r"[.!?…]['\"”\u2019»)\]*]{0,3}\s+(?![\s&,;:=|])|[。\uff01\uff1f]+[」』”\uff09]?")
+_UNIT = re.compile(r"\d\s?[a-z]$")
 _LIST_NUMBER = 6
 _SHORTENED = """
 e.g i.e etc approx ca cf vs no nr vol fig sec st dr mr mrs ms prof inc ltd co jr sr resp incl
@@ -41,7 +40,8 @@ def _abbreviates(line: str, end: int) -> bool:
     word = line[max(0, end - 10) : end].rsplit(None, 1)
     last = word[-1].lstrip("([\"'").lower() if word else ""
     # "1." and "A." begin an item of a list, or shorten a name.
-    return last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or _numbers(line, end)
+    initial = len(last) == 1 and last.isalpha() and not _UNIT.search(line, max(0, end - 8), end)
+    return last in _ABBREVIATIONS or initial or _numbers(line, end)
 
 
 def _numbers(line: str, end: int) -> bool:

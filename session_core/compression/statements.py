@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from session_core.compression import cues, forms
+from session_core.compression import patterns as p
 from session_core.compression.passages import Passage
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -25,6 +26,7 @@ _BASE = -0.8
 _ODD = 2.9
 _SENTENCE = 2.8
 _TASK = 1.4
+_MARKED = 3.0
 
 
 def odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
@@ -35,6 +37,7 @@ def odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
         if _is_statement(passage):
             odd = _ODD * plain * (count >= _PROSE)
             task = _TASK * any(fact.kind == "task" for fact in passage.facts)
+            task += _MARKED * _is_marked(passage)
             sentence = _SENTENCE * (count > 0 and _is_sentence(passage.text))
             yield _BASE + _OF_LINE * value + odd + sentence + task
         else:
@@ -44,6 +47,12 @@ def odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
 def _is_statement(passage: Passage) -> bool:
     """Whether a line has no fact but what it says, or says a decision or a task."""
     return not passage.facts or any(fact.kind in _SAYS for fact in passage.facts)
+
+
+def _is_marked(passage: Passage) -> bool:
+    """Whether a sign says that something is open, as in a comment or a list of an agent."""
+    text = passage.text
+    return bool(p.TO_DO_SIGN.match(text) or ('"stat' in text and p.LISTED_OPEN.search(text)))
 
 
 def _is_sentence(text: str) -> bool:

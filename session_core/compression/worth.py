@@ -38,6 +38,9 @@ _OF_SPEAKER: Mapping[Speaker, float] = {
 }
 _FAILED = 1.2
 """What a tool says that failed counts as more than said by a person: the next step hangs on it."""
+_SAYS = frozenset(("decision", "task"))
+_OF_STATEMENT = 1.4
+"""What was decided or is open can be looked up nowhere else."""
 _OLD = 0.8
 _USED_AGAIN = 1.3
 _SUPERSEDED = 0.2
@@ -82,6 +85,8 @@ class _Scale:
     def value(self, passage: Passage) -> Valued:
         failed = any(fact.kind == "error" for fact in passage.facts)
         factor = _FAILED if failed and passage.speaker == "result" else _OF_SPEAKER[passage.speaker]
+        if any(fact.kind in _SAYS for fact in passage.facts):
+            factor *= _OF_STATEMENT
         if passage.place >= 0:
             factor *= _OLD + (1 - _OLD) * passage.place / self._last
         if passage.text in self._superseded:

@@ -251,3 +251,107 @@ def test_a_sentence_is_not_cut_inside_of_code_nor_behind_an_abbreviation() -> No
     line = "Use `a. B` here, e.g. Tuesday, or z.B. Montag. Then stop! 好。行。"
     parts = [line[begin:end] for begin, end in sentences.spans(line)]
     assert parts == ["Use `a. B` here, e.g. Tuesday, or z.B. Montag.", "Then stop!", "好。", "行。"]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("see docs/手順-roof.md there", "docs/手順-roof.md"),
+        ("手順はdocs/手順.mdにある", "docs/手順.md"),
+        ("**../roof-deck/plan.md** is old", "../roof-deck/plan.md"),
+        ("`.github/workflows/roof.yml` runs", ".github/workflows/roof.yml"),
+    ],
+)
+def test_a_path_has_its_first_folder_too(text: str, path: str) -> None:
+    assert found(text, "path") == [path]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("listening on [fd00::7]:8443 now", "[fd00::7]:8443"),
+        ("it is on lena/roof-deck since noon", "lena/roof-deck"),
+    ],
+)
+def test_addresses_in_brackets_and_branches_are_names(text: str, name: str) -> None:
+    assert found(text, "identifier") == [name]
+
+
+@pytest.mark.parametrize("text", ["read and/or write", "TCP/IP is fine", "[12:30]:45 was the time"])
+def test_alternatives_and_times_are_no_names(text: str) -> None:
+    assert found(text, "identifier") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("ROOF_LIMIT_S = 40", "ROOF_LIMIT_S = 40"),
+        ("  const maxRoofs = 12;", "const maxRoofs = 12"),
+        ("export RETRIES_MAX=3", "RETRIES_MAX=3"),
+    ],
+)
+def test_a_constant_is_found_with_its_value(text: str, setting: str) -> None:
+    assert setting in found(text, "number")
+
+
+def test_a_constant_that_may_be_a_secret_is_none() -> None:
+    assert found('API_KEY_OLD = "hunter2hunter2"', "number") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"id": "4", "content": "paint the roof", "status": "in_progress"}',
+        '{"status": "pending", "title": "paint the roof"},',
+    ],
+)
+def test_an_open_item_of_an_agents_list_is_its_text_alone(line: str) -> None:
+    assert [(fact.kind, fact.text) for fact in facts.find(line)] == [("task", "paint the roof")]
+
+
+def test_what_stands_beside_an_open_item_is_found_where_there_is_much_of_it() -> None:
+    line = '{"title": "paint it", "state": "open", "html_url": "https://roof.test/issues/41", '
+    line += '"body": "see lib/roof/deck.rs:14 and the note of the builder of the second house"}'
+    assert found(line, "task") == ["paint it"]
+    assert found(line, "url") == ["https://roof.test/issues/41"]
+
+
+def test_an_item_that_is_done_is_no_task() -> None:
+    assert found('{"content": "paint the roof", "status": "completed"}', "task") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('It says "no space left on device" and stops.', "no space left on device"),
+        ("it ends with `panic: index out of range [4]` here", "panic: index out of range [4]"),
+        (
+            "It ends with `error[E0502]: cannot borrow `roof` as mutable` again.",
+            "error[E0502]: cannot borrow `roof` as mutable",
+        ),
+        ('"last_error": "the roof does not answer",', "the roof does not answer"),
+        ('"error": {"code": 4, "message": "roof is shut"}', "roof is shut"),
+        ('{"level":"fatal","svc":"roof","msg":"gave up on the deck"}', "gave up on the deck"),
+    ],
+)
+def test_an_error_that_is_cited_ends_where_its_citation_does(text: str, error: str) -> None:
+    assert found(text, "error") == [error]
+
+
+def test_in_prose_each_sentence_has_its_own_error() -> None:
+    text = 'It says "unexpected token in a.json". Later it says "disk full on the roof". Odd.'
+    errors = [fact.text for fact in facts.find(text, prose=True) if fact.kind == "error"]
+    assert errors == ["unexpected token in a.json", "disk full on the roof"]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("The limit is 40 s. More of it later.", "The limit is 40 s."),
+        ("that was the last one. the roof is next", "that was the last one."),
+        ("Ask A. Lovelace about it.", "Ask A. Lovelace about it."),
+    ],
+)
+def test_a_unit_ends_a_sentence_and_an_initial_does_not(text: str, first: str) -> None:
+    at, end = sentences.spans(text)[0]
+    assert text[at:end] == first

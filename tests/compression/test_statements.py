@@ -71,3 +71,31 @@ def test_a_line_that_says_a_decision_about_a_name_is_a_statement() -> None:
     settled, _ = reading.read([result(lines)]).passages
     row = Passage("valve-07 open", [], "result", 0)
     assert next(statements.odds([settled, row], [0.7, 0.7])) > 0.7
+
+
+LISTING = [
+    f"{number:3}|    deck_{number % 5} = roof_{number}(beam_{number})" for number in range(12)
+]
+
+
+def test_what_stands_in_a_file_is_wanted_less_than_a_constant_or_a_task_in_it() -> None:
+    plain = chance("40|    return deck.roof_level", LISTING)
+    assert chance("40|ROOF_LEVEL_MAX = 40", LISTING) > 1.3 * plain
+    assert chance("40|    # TODO(lena): paint the deck", LISTING) > 1.3 * plain
+
+
+def test_a_summary_leaves_out_the_time_and_the_program_before_a_line_of_a_log() -> None:
+    lines = [
+        *(f"2026-05-02 10:00:0{n},1 INFO roof.deck beat {n}" for n in range(9)),
+        "May 02 10:00:09 house-1 roofd[77]: gave up on lib/roof/deck.rs:14",
+        "roof-1  | gave up on lib/roof/beam.rs:9",
+    ]
+    said = summarize([result(lines)], 400)
+    assert "gave up on lib/roof/deck.rs:14" in said
+    assert "gave up on lib/roof/beam.rs:9" in said
+    assert "roofd[77]" not in said
+    assert "roof-1" not in said
+
+
+def test_a_table_keeps_its_first_column() -> None:
+    assert "roof-7 | lib/roof/deck.rs" in summarize([result(["roof-7 | lib/roof/deck.rs"])], 200)
