@@ -14,7 +14,7 @@ from mcp_serve.quoting import plain
 from mcp_serve.times import iso, moment
 from mcp_serve.tools.spec import Spec
 from mcp_serve.whole import text_of
-from session_core import Hit
+from session_core import Hit, MessageRow
 
 _AROUND = 250
 _ELLIPSIS = "…"
@@ -71,8 +71,12 @@ def search(home: Home, given: SearchArguments, asked: Asked) -> dict[str, Any]:
             cursor=asked.place,
         )
         more = _AROUND if given.detail == "detailed" else 0
+        whole = home.db.find_messages([each.message_id for each in found.hits])
         return {
-            "hits": [rows.hit(home, each, _snippet(home, each, more)) for each in found.hits],
+            "hits": [
+                rows.hit(home, each, _snippet(home, each, whole.get(each.message_id), more))
+                for each in found.hits
+            ],
             "matched": found.matched,
             "searched_back_to": iso(found.searched_back_to),
             "next_cursor": asked.at(found.next_cursor),
@@ -81,12 +85,11 @@ def search(home: Home, given: SearchArguments, asked: Asked) -> dict[str, Any]:
     return budget.fit(fetch, "hits", given.limit)
 
 
-def _snippet(home: Home, hit: Hit, more: int) -> str:
+def _snippet(home: Home, hit: Hit, row: MessageRow | None, more: int) -> str:
     """Return the piece of a message that was found, with `more` around it, and no secret.
 
     The library cut it before anything was taken out, so it is cut again, out of the whole text.
     """
-    row = home.db.get_message(hit.message_id)
     whole, secret = text_of(row) if row else ("", [])
     taken = secret if home.redacts else []
     piece = hit.snippet.strip(_ELLIPSIS)

@@ -144,6 +144,7 @@ class AsyncSessionDB:
     append_message = _change(StateDatabase.append_message)
     append_messages = _change(StateDatabase.append_messages)
     get_message = _look(StateDatabase.get_message)
+    find_messages = _look(StateDatabase.find_messages)
     get_messages = _look(StateDatabase.get_messages)
     get_messages_as_conversation = _look(StateDatabase.get_messages_as_conversation)
     read_window = _look(StateDatabase.read_window)

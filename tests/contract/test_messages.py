@@ -555,3 +555,11 @@ def test_clearing_deletes_every_row(db: StateDatabase, session: str) -> None:
     assert (flags(db), counters(db)) == ([], (0, 0))
     assert db.revision(session) == Revision(0, 0, 0, 1, None)
     assert db.append_message(session, "user", "d") > ids[-1], "an id is never used twice"
+
+
+def test_messages_are_found_by_their_ids_those_that_are_there(db: StateDatabase) -> None:
+    db.create_session("s", source="cli")
+    first, *_, last = (db.append_message("s", "user", f"text {n}") for n in range(4))
+    found = db.find_messages([last, 10**6, first, first, -1])
+    assert found == {each: db.get_message(each) for each in (first, last)}
+    assert db.find_messages([]) == {}

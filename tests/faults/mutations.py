@@ -330,6 +330,7 @@ READING = frozenset(
         *("kind", "immutable", "close", "get_meta", "get_session", "resolve_session_id"),
         *("model_usage", "revision", "get_session_title", "get_session_by_title"),
         *("resolve_session_by_title", "get_next_title_in_lineage", "get_message"),
+        "find_messages",
         *("get_messages", "get_messages_as_conversation", "read_window", "message_count"),
         *("has_platform_message_id", "link_kind", "get_compression_tip"),
         *("sanitize_title",),

@@ -37,6 +37,7 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
     "sanitize_title": lambda db: db.sanitize_title("Trip"),
     "get_next_title_in_lineage": lambda db: db.get_next_title_in_lineage("Trip"),
     "get_message": lambda db: db.get_message(1),
+    "find_messages": lambda db: db.find_messages([1]),
     "get_messages": lambda db: db.get_messages("chat"),
     "get_messages_as_conversation": lambda db: db.get_messages_as_conversation("chat"),
     "read_window": lambda db: db.read_window("chat"),

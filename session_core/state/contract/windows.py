@@ -14,6 +14,9 @@ class Windows(Protocol):
     def get_message(self, message_id: int) -> MessageRow | None:
         """Return one message."""
 
+    def find_messages(self, message_ids: Sequence[int]) -> dict[int, MessageRow]:
+        """Return messages of one moment by their ids; those that are not there are left out."""
+
     def get_messages(
         self,
         session_id: str,

@@ -6,7 +6,8 @@ then carried along, for as long as nobody else commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import compress
@@ -111,6 +112,15 @@ class Messages(Store):
             return None if row is None else decode(row)
 
         return self._read(look)
+
+    def find_messages(self, message_ids: Sequence[int]) -> dict[int, MessageRow]:
+        """Return messages of one moment by their ids; those that are not there are left out."""
+        wanted = json.dumps(list(message_ids))
+        return self._read(
+            lambda handle: {
+                row["id"]: decode(row) for row in handle.rows(SQL["find_messages"], (wanted,))
+            }
+        )
 
     def get_messages(
         self,

@@ -1,6 +1,9 @@
 -- name: get_message
 SELECT * FROM messages WHERE id = ?
 
+-- name: find_messages
+SELECT * FROM messages WHERE id IN (SELECT value FROM json_each(?))
+
 -- name: list_live
 -- The ids first: no index of Hermes is in their order, and whole rows would be sorted.
 SELECT * FROM messages
