@@ -21,6 +21,8 @@ KINDS = {
     "finalize orphaned": ("End", "orphaned continuation"),
     "finalize abandoned": ("End", "abandoned session"),
     "compress": ("Compress", "message"),
+    "restore": ("Bring back", "thing"),
+    "edit": ("Change", "session"),
     "undo": ("Take a compression back, and with it drop", "session"),
 }
 """Each kind of plan: what it does, to how many of what."""

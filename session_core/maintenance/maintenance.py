@@ -19,13 +19,14 @@ from session_core.maintenance import health, reclaim, trash
 from session_core.maintenance.answers import (
     Applied,
     BackFn,
+    Coming,
     Preview,
     ProgressFn,
     Restored,
     StopFn,
 )
 from session_core.maintenance.compressions import Compressions
-from session_core.maintenance.edits import Edit, Edited
+from session_core.maintenance.edits import Altered, Edit, Edited
 from session_core.maintenance.exporting import CountFn, Exported, Form, Wish
 from session_core.maintenance.imported import Arrivals, Imported
 from session_core.maintenance.parts import Parts
@@ -203,6 +204,21 @@ class Maintenance:
         parts.runner.take_up(but=found.plan)
         return parts.runner.restoring.restore(batch, for_s, progress, stop)
 
+    def coming(self, batch: str) -> Coming | UndoPlanned:
+        """Return what a restore of a batch would bring back; where it would drop something, a plan.
+
+        Raises:
+            NotFound: there is no such batch.
+            InvalidInput: it has itself taken something back.
+            Conflict: it was taken back already, or its trash is gone.
+            Corrupt: its trash cannot be read, or the home is damaged.
+        """
+        parts = self._whole()
+        if parts.compressions.have(batch):
+            return parts.compressions.coming(batch)
+        parts.runner.take_up(but=self._ledger.batch(batch).plan)
+        return parts.runner.restoring.look(batch)
+
     def edit(
         self,
         session_id: str,
@@ -224,6 +240,25 @@ class Maintenance:
             Changed: somebody else changes it all the time.
         """
         return self._whole().edits.edit(session_id, Edit(title, archived, pinned, reopen))
+
+    def would_edit(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        archived: bool | None = None,
+        pinned: bool | None = None,
+        reopen: bool = False,
+    ) -> tuple[Altered, ...]:
+        """Return what `edit` would change, and change nothing; none where it is so already.
+
+        Raises:
+            NotFound: there is no such session.
+            InvalidInput: nothing is asked for, or the title is too long.
+            TitleTaken: another conversation has it.
+            Unsupported: this home has no column for it.
+        """
+        return self._whole().edits.look(session_id, Edit(title, archived, pinned, reopen))
 
     def export(
         self,

@@ -54,7 +54,12 @@ def test_a_declined_plan_cannot_be_applied(run, answer):
 
 def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
     before = ids(home)
-    for verb in (("prune",), ("finalize", "abandoned"), ("compress", LONG, "--keep-last", "9")):
+    for verb in (
+        ("prune",),
+        ("finalize", "abandoned"),
+        ("compress", LONG, "--keep-last", "9"),
+        ("edit", FRESH, "--pin"),
+    ):
         done = run(*verb)
         assert done.code == 5
         assert "nobody could be asked, and --yes was not given" in done.err
@@ -217,7 +222,7 @@ def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home
     other.mkdir()
     done = answer("prune", "--trash", str(other), "--yes")
     assert [path.suffix for path in other.glob("*.db")] == [".db"]
-    assert answer("restore", done["batch"])["restored"] == 3
+    assert answer("restore", done["batch"], "--yes")["restored"] == 3
     assert len(ids(home)) == 31
 
 
@@ -238,8 +243,8 @@ def test_every_line_fits_the_terminal(person, columns):
     check("prune", "all", "--yes")
     check("finalize", "abandoned", "--plan-only")
     check("compress", LONG, "--keep-last", "9", "--yes")
-    check("edit", FRESH, "--title", "Cooking", "--pin")
-    check("restore")
+    check("edit", FRESH, "--title", "Cooking", "--pin", "--yes")
+    assert "b-" in check("restore")
     check("trash", "list")
     check("trash", "empty", "--older-than", "0", "--plan-only")
     check("log")
@@ -281,5 +286,5 @@ def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
     assert "A part of it was done, and the store is whole." in stuck.err
     done = answer("prune", "--plan", plan)
     assert (done["outcome"], done["removed"]) == ("applied", 1)
-    assert answer("restore", done["batch"])["outcome"] == "applied"
+    assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
     assert ids(home) == before
