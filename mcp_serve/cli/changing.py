@@ -11,7 +11,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from mcp_serve import plans
 from mcp_serve.cli import previews
@@ -20,8 +19,10 @@ from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED, PARTIAL
 from mcp_serve.cli.errors import in_words, said
 from mcp_serve.cli.options import command
 from mcp_serve.cli.progress import Bar
+from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Terminal, local
-from mcp_serve.cli.tools import Answer, Tools, print_json
+from mcp_serve.cli.tools import Answer, Tools
+from mcp_serve.cli.values import whole
 from mcp_serve.cli.working import Working
 from mcp_serve.tools.spec import Spec
 from session_core import SessionError
@@ -72,24 +73,23 @@ def arguments(
     only: str = "show it, print its handle, stop",
     *,
     handles: bool = True,
+    limit: bool = False,
 ) -> None:
-    """Add what every verb takes that shows first what it would do, and most do by a handle."""
+    """Add what every verb takes that shows first what it would do, and most do by a handle.
+
+    With a `limit` somebody says how much of it is shown.
+    """
     group = parser.add_argument_group("the plan")
-    either = group.add_mutually_exclusive_group()
-    either.add_argument("--plan-only", action="store_true", help=only)
+    group.add_argument("--plan-only", "--dry-run", action="store_true", help=only)
     if handles:
-        either.add_argument("--plan", metavar="HANDLE", help="apply this one, made before")
+        group.add_argument("--plan", metavar="HANDLE", help="apply this one, which was made before")
     else:
         parser.set_defaults(plan=None)
+    if limit:
+        group.add_argument(
+            "--limit", type=whole(1), metavar="N", help="how much of it is shown (20)"
+        )
     group.add_argument("--yes", action="store_true", help="do it without a question")
-
-
-def folder(text: str) -> Path:
-    """Return a folder that is there, as an argument."""
-    path = Path(text).expanduser()
-    if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {text}")
-    return path
 
 
 def run(options: argparse.Namespace, change: Change) -> int:
@@ -130,6 +130,8 @@ class _Making:
                 else:
                     self.answer = self._ask(change.asked, Working("Planning"))
         self._handle = self.answer["plan"]
+        if self._handle is not None and getattr(self._options, "limit", None):
+            self._show_more(self._handle, self._options.limit)
         if self.answer["outcome"] == "nothing":
             self._nothing()
             return DONE
@@ -149,6 +151,12 @@ class _Making:
             self._decline()
             return DECLINED
         return self._work()
+
+    def _show_more(self, handle: str, limit: int) -> None:
+        """Let the answer name so many of the things that the plan is about."""
+        home = self._tools.home
+        found = home.maintenance.planned(handle, limit)
+        self.answer["items"] = [plans.item(home, each) for each in found.items]
 
     def _decline(self) -> None:
         if self._handle is None:

@@ -8,7 +8,7 @@ from functools import partial
 
 from mcp_serve import plans, rows
 from mcp_serve.cli import changing, previews
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, Terminal, local
 from mcp_serve.cli.tools import Answer, Tools, answer, show_list, terminal
 from mcp_serve.cli.working import Working
@@ -16,7 +16,7 @@ from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
 from mcp_serve.tools import restore
-from session_core import Preview, UndoPlanned
+from session_core import InvalidInput, Preview, UndoPlanned
 
 _COLUMNS = (
     Column("when"),
@@ -36,7 +36,7 @@ examples:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("batch", nargs="?", metavar="BATCH", help="undo this one")
-    parser.add_argument("--limit", type=int, default=20, help="how many lines (20)")
+    of_pages(parser, 20)
     changing.arguments(parser, "show it, stop; prints a handle where it would drop something")
     of_homes(parser)
     of_answers(parser)
@@ -44,9 +44,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List them, or undo one."""
+    if options.cursor is not None and (options.plan or options.batch):
+        raise InvalidInput("--cursor is for the list alone")
     if options.plan is None and options.batch is None:
         return answer(
-            options, lambda tools: tools.gather(_LIST, {}, "batches", options.limit), _show
+            options,
+            lambda tools: tools.gather(_LIST, {}, "batches", options.limit, options.cursor),
+            _show,
         )
     change = changing.Change(
         restore.SPEC,
