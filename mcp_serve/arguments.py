@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from pydantic import Field
 from mcp_serve import budget
 from mcp_serve.sdk.arguments import Arguments
 
-__all__ = ["Arguments", "Home", "Listing"]
+__all__ = ["Arguments", "Home", "Listing", "several"]
 
 Text = Annotated[str, Field(max_length=2000)]
 Session = Annotated[
@@ -35,6 +36,8 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 MessageId = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
+Sources = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=100)]
+"""Several sources, which a model is not troubled with."""
 Sessions = Annotated[list[str], Field(max_length=10_000, description="Full ids or session keys.")]
 Days = Annotated[float, Field(ge=0, le=100_000)]
 Handle = Annotated[str, Field(max_length=100, description="Plan to apply, passed alone.")]
@@ -50,3 +53,10 @@ class Listing(Home):
     """What every list takes."""
 
     cursor: Cursor | None = None
+
+
+def several(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return one of a kind or several as several."""
+    if given is None:
+        return None
+    return (given,) if isinstance(given, str) else tuple(given)

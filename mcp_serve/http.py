@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from mcp_serve import connections
 from mcp_serve.door import HEALTH, MCP, App, Door, Guard, Scope
-from session_core import InvalidInput
+from session_core import Denied
 
 SSE, MESSAGES = "/sse", "/messages/"
 
@@ -52,13 +52,13 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; port 0 takes a free one.
 
     Raises:
-        InvalidInput: nobody can listen there.
+        Denied: nobody can listen there.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host.strip("[]"), port), family=family)
     except (OSError, OverflowError) as error:
-        raise InvalidInput(f"nobody can listen on {host}:{port}: {error}") from error
+        raise Denied(f"nobody can listen on {host}:{port}: {error}") from error
 
 
 def serve(

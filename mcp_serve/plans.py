@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from mcp_serve import budget, naming, rows
+from mcp_serve.arguments import several
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
 from mcp_serve.work import Work
@@ -29,14 +30,7 @@ _FOR_ITEMS, _FOR_SKIPPED, _FOR_WARNINGS = 8_000, 6_000, 4_000
 
 def preview(home: Home, found: Preview) -> dict[str, Any]:
     """Return what a plan would do."""
-    items = [
-        {
-            "id": rows.name(each.id),
-            "title": rows.one_line(home, each.title),
-            "why": rows.one_line(home, each.why),
-        }
-        for each in found.items
-    ]
+    items = [item(home, each) for each in found.items]
     return {
         "outcome": found.outcome,
         "plan": found.plan,
@@ -48,6 +42,15 @@ def preview(home: Home, found: Preview) -> dict[str, Any]:
         ],
         "bytes": {name: getattr(found.bytes, name) for name in NO_BYTES},
         "warnings": warned(home, found.warnings),
+    }
+
+
+def item(home: Home, found: Any) -> dict[str, Any]:
+    """Return one thing that a plan is about."""
+    return {
+        "id": rows.name(found.id),
+        "title": rows.one_line(home, found.title),
+        "why": rows.one_line(home, found.why),
     }
 
 
@@ -148,10 +151,9 @@ def named(home: Home, sessions: list[str] | None) -> tuple[str, ...] | None:
 
 def where(given: Any) -> SessionFilter:
     """Return the filter of what is given; what a tool has no argument for says nothing."""
-    source = getattr(given, "source", None)
     return SessionFilter(
         project=getattr(given, "project", None),
-        source=None if source is None else (source,),
+        source=several(getattr(given, "source", None)),
         end_reason=getattr(given, "end_reason", None),
         min_messages=getattr(given, "min_messages", None),
         max_messages=getattr(given, "max_messages", None),

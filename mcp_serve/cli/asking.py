@@ -10,12 +10,23 @@ def somebody_is_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C at a question: nothing was changed yet."""
+
+
 def agreed(question: str, *, yes: bool) -> bool:
-    """Ask a question; where nobody can answer it, the answer is no."""
+    """Ask a question; where nobody can answer it, the answer is no.
+
+    Raises:
+        Stopped: the person has pressed Ctrl-C instead.
+    """
     if yes:
         return True
     if not somebody_is_there():
         return False
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 -- to a person
-    answer = sys.stdin.readline()
+    try:
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 -- to a person
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt as error:
+        raise Stopped from error
     return answer.strip().lower() in ("y", "yes")

@@ -1,7 +1,8 @@
 """How a verb changes something: plan, show it, ask, apply, say what was done and how to undo it.
 
-One call of a tool works for some seconds; a person wants it done, so it is called again until it
-is. What stops before that leaves the store whole, and says how to go on.
+What a tool does at once, without a plan, is looked at and asked about in the same way. One call of
+a tool works for some seconds; a person wants it done, so it is called again until it is. What stops
+before that leaves the store whole, and says how to go on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from mcp_serve import plans
 from mcp_serve.cli import previews
@@ -19,8 +19,10 @@ from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED, PARTIAL
 from mcp_serve.cli.errors import in_words, said
 from mcp_serve.cli.options import command
 from mcp_serve.cli.progress import Bar
+from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Terminal, local
-from mcp_serve.cli.tools import Answer, Tools, print_json
+from mcp_serve.cli.tools import Answer, Tools
+from mcp_serve.cli.values import whole
 from mcp_serve.cli.working import Working
 from mcp_serve.tools.spec import Spec
 from session_core import SessionError
@@ -40,13 +42,15 @@ class Change:
     beside: Answer = field(default_factory=dict)
     """What is given with the plan."""
     again: tuple[str, ...] = ()
-    """What else has to be typed to go on with it."""
+    """What else has to be typed to go on with a plan."""
     plan: Show = previews.plan
     done: Show = previews.done
     nothing: str = ""
     """What is said where there is nothing to do."""
-    at_once: bool = False
-    """Whether what is asked may be done without a plan."""
+    look: Callable[[Tools], Answer] | None = None
+    """Says what would be done as a plan does, where the tool makes none."""
+    typed: tuple[str, ...] = ()
+    """What has to be typed then."""
 
 
 def what(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
@@ -64,21 +68,28 @@ def what(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
     )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what every verb takes that plans first."""
+def arguments(
+    parser: argparse.ArgumentParser,
+    only: str = "show it, print its handle, stop",
+    *,
+    handles: bool = True,
+    limit: bool = False,
+) -> None:
+    """Add what every verb takes that shows first what it would do, and most do by a handle.
+
+    With a `limit` somebody says how much of it is shown.
+    """
     group = parser.add_argument_group("the plan")
-    only = group.add_mutually_exclusive_group()
-    only.add_argument("--plan-only", action="store_true", help="show it, print its handle, stop")
-    only.add_argument("--plan", metavar="HANDLE", help="apply this one, which was made before")
-    group.add_argument("--yes", action="store_true", help="apply it without a question")
-
-
-def folder(text: str) -> Path:
-    """Return a folder that is there, as an argument."""
-    path = Path(text).expanduser()
-    if not path.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {text}")
-    return path
+    group.add_argument("--plan-only", "--dry-run", action="store_true", help=only)
+    if handles:
+        group.add_argument("--plan", metavar="HANDLE", help="apply this one, which was made before")
+    else:
+        parser.set_defaults(plan=None)
+    if limit:
+        group.add_argument(
+            "--limit", type=whole(1), metavar="N", help="how much of it is shown (20)"
+        )
+    group.add_argument("--yes", action="store_true", help="do it without a question")
 
 
 def run(options: argparse.Namespace, change: Change) -> int:
@@ -104,47 +115,62 @@ class _Making:
         self._out = Terminal(sys.stderr if options.json else sys.stdout)
         self._err = Terminal(sys.stderr)
         self._handle: str | None = options.plan
+        self._at_work = False
         self.answer: Answer = {}
 
     def run(self) -> int:
         """Make it."""
+        change = self._change
         if self._handle is not None:
             self.answer = self._recorded(self._handle)
-        elif self._change.at_once:
-            code = self._work({**self._change.asked})
-            if self.answer["outcome"] != "planned":
-                return code
         else:
             with Bar("Looking"):
-                self.answer = self._ask(self._change.asked, Working("Planning"))
+                if change.look is not None:
+                    self.answer = change.look(self._tools)
+                else:
+                    self.answer = self._ask(change.asked, Working("Planning"))
         self._handle = self.answer["plan"]
-        if self._handle is None:
+        if self._handle is not None and getattr(self._options, "limit", None):
+            self._show_more(self._handle, self._options.limit)
+        if self.answer["outcome"] == "nothing":
             self._nothing()
             return DONE
-        return self._decide(self._handle)
+        return self._decide()
 
-    def _decide(self, handle: str) -> int:
-        state, kind = self._state(handle)
+    def _decide(self) -> int:
+        state, kind = self._state()
         if state not in ("planned", "applying"):  # it answers what it came to, or that it is closed
-            return self._work({"plan": handle, **self._change.beside})
+            return self._work()
         if not self._options.json or not (self._options.yes or self._options.plan_only):
             self._change.plan(self._out, kind, self.answer)
         if self._options.plan_only:
-            self._say_plan(handle)
+            self._say_plan()
             return DONE
         # What was begun was agreed to, as `mcp_serve.consent` has it.
         if state == "planned" and not self._agreed(kind):
-            self.answer = plans.not_applied(self._tools.home, handle, "declined")
+            self._decline()
             return DECLINED
-        return self._work({"plan": handle, **self._change.beside})
+        return self._work()
+
+    def _show_more(self, handle: str, limit: int) -> None:
+        """Let the answer name so many of the things that the plan is about."""
+        home = self._tools.home
+        found = home.maintenance.planned(handle, limit)
+        self.answer["items"] = [plans.item(home, each) for each in found.items]
+
+    def _decline(self) -> None:
+        if self._handle is None:
+            self.answer = self.answer | {"outcome": "declined"}
+        else:
+            self.answer = plans.not_applied(self._tools.home, self._handle, "declined")
 
     def interrupted(self) -> int:
         """Say that nothing more is done, and how to go on."""
         self._err.line()
-        if self._handle is None and not self._change.at_once:
+        if self._handle is None and not self._at_work:
             self._err.line("Stopped; nothing was changed.")
             return INTERRUPTED
-        untouched = self._handle is not None and self._state(self._handle)[0] == "planned"
+        untouched = self._state()[0] == "planned" and not self._at_work
         changed = "nothing was changed" if untouched else "the store is whole"
         self._say_how_to_go_on(f"Stopped; {changed}. ")
         return INTERRUPTED
@@ -158,8 +184,11 @@ class _Making:
             change.spec.check(home, handle, change.beside.get("summary"))
         return plans.preview(home, home.maintenance.planned(handle))
 
-    def _state(self, handle: str) -> tuple[str, str]:
-        found = self._tools.home.ledger.plan(handle)
+    def _state(self) -> tuple[str, str]:
+        """Return how far the plan is and of which kind; what has none is of its verb's."""
+        if self._handle is None:
+            return "planned", self._change.verb
+        found = self._tools.home.ledger.plan(self._handle)
         return found.state, found.kind
 
     def _agreed(self, kind: str) -> bool:
@@ -171,19 +200,23 @@ class _Making:
         if agreed(f"{previews.words(kind, count)}?", yes=False):
             return True
         why = "" if somebody_is_there() else "nobody could be asked, and --yes was not given; "
-        self._err.line(f"Declined: {why}nothing was changed, and the plan is closed.")
+        closed = "" if self._handle is None else ", and the plan is closed"
+        self._err.line(f"Declined: {why}nothing was changed{closed}.")
         return False
 
     def _ask(self, given: Answer, work: Working) -> Answer:
         return self._tools.ask(self._change.spec, given, work)
 
-    def _work(self, given: Answer) -> int:
+    def _work(self) -> int:
         """Call the tool until nothing remains, or Ctrl-C; say what was done."""
-        work = Working(_WORDS[self._change.verb])
+        change = self._change
+        given = change.asked if self._handle is None else {"plan": self._handle, **change.beside}
+        work = Working(_WORDS[change.verb])
+        self._at_work = True
         try:
             with work:
                 self.answer = self._ask(given, work)
-                while self.answer["outcome"] == "partial" and not work.is_cancelled():
+                while self._outcome == "partial" and not work.is_cancelled():
                     self.answer = self._ask(given, work)
         except SessionError as error:
             if work.is_cancelled():
@@ -191,19 +224,24 @@ class _Making:
             if not self._begun():
                 raise
             return self._stuck(error)
-        if self.answer["outcome"] == "partial":
+        if self._outcome == "partial":
             self._say_done()
             self._say_how_to_go_on("")
             return INTERRUPTED
-        if self.answer["outcome"] == "applied":
+        if self._outcome == "applied":
             self._say_done()
-        left = self.answer.get("skipped") if self._change.at_once else None
+        left = self.answer.get("skipped") if change.look is not None else None
         return PARTIAL if left else DONE
+
+    @property
+    def _outcome(self) -> str:
+        """What the tool came to; one that only ever does it all does not say so."""
+        return str(self.answer.get("outcome", "applied"))
 
     def _begun(self) -> bool:
         """Whether a step of it was done, and it can be gone on with."""
         if self._handle is None:
-            return self.answer.get("outcome") == "partial"
+            return self._outcome == "partial"
         plan = self._tools.home.ledger.plan(self._handle)
         if plan.state != "applying" or plan.batch is None:
             return False
@@ -228,29 +266,29 @@ class _Making:
         if self._change.nothing:
             self._out.hint(self._change.nothing)
 
-    def _say_plan(self, handle: str) -> None:
+    def _say_plan(self) -> None:
         if self._options.json:
             return
         until = local(self.answer["expires_at"])
+        how = f"Plan {self._handle} can be applied until {until} by" if self._handle else "Do it by"
         self._out.line()
-        self._out.line(f"Nothing was changed. Plan {handle} can be applied until {until} by")
+        self._out.line(f"Nothing was changed. {how}")
         self._out.whole(f"  {self._go_on()}")
 
     def _say_done(self) -> None:
         if self._options.json:
             return
-        kind = "" if self._handle is None else self._state(self._handle)[1]
-        self._change.done(self._out, kind, self.answer)
+        self._change.done(self._out, self._state()[1], self.answer)
         batch = self.answer.get("batch")
         if batch and self._change.verb != "restore":
-            part = "" if self.answer["outcome"] == "applied" else " what was done"
+            part = "" if self._outcome == "applied" else " what was done"
             self._out.line(f"Undo{part or ' it'} by")
             self._out.whole(f"  {command(self._options, 'restore', batch)}")
 
     def _go_on(self) -> str:
         change = self._change
-        asked = ("--plan", self._handle) if self._handle else (change.asked["batch"],)
-        return command(self._options, change.verb, *asked, *change.again)
+        words = ("--plan", self._handle, *change.again) if self._handle else change.typed
+        return command(self._options, change.verb, *words)
 
 
 _WORDS = {
@@ -258,4 +296,5 @@ _WORDS = {
     "finalize": "Ending",
     "compress": "Compressing",
     "restore": "Bringing back",
+    "edit": "Editing",
 }

@@ -1,3 +1,3 @@
-"""What the exit code of the command says; a wrong use of it is 2, as argparse has it."""
+"""What the exit code of the command says; of a wrong use it is the one that argparse has."""
 
-DONE, FAILED, UNKNOWN_ID, BUSY, DECLINED, PARTIAL, INTERRUPTED = 0, 1, 3, 4, 5, 6, 130
+DONE, FAILED, USAGE, UNKNOWN_ID, BUSY, DECLINED, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130

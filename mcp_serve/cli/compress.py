@@ -14,6 +14,7 @@ from mcp_serve.cli import changing, previews
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.terminal import Column, Terminal
 from mcp_serve.cli.tools import Answer
+from mcp_serve.cli.values import some, whole
 from mcp_serve.tools import compress
 from session_core import InvalidInput
 
@@ -36,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("session", nargs="?", metavar="ID", help="a full id, or a session key")
     parser.add_argument(
-        "--summary", metavar="FILE", help="what stands in its place; - is standard input"
+        "--summary", type=some, metavar="FILE", help="what stands in its place; - is standard input"
     )
     parser.add_argument(
         "--method",
@@ -44,7 +45,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="extractive: made of what was said (default); summary: you give it",
     )
     parser.add_argument("--shape", choices=("auto", "in_place", "continuation"))
-    parser.add_argument("--keep-last", type=int, metavar="N", help="so many messages stay")
+    parser.add_argument(
+        "--keep-last", type=whole(0, 100_000), metavar="N", help="so many messages stay"
+    )
     changing.arguments(parser)
     of_homes(parser)
     of_answers(parser)

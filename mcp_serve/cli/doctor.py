@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from dataclasses import asdict
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING
 from mcp_serve.cli.codes import DONE, FAILED
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen
+from mcp_serve.cli.scripts import print_json
+from mcp_serve.cli.values import amount
 from mcp_serve.served import Options, Served
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("--token", action="store_true", help="print the bearer token alone")
     parser.add_argument(
-        "--timeout", type=float, default=30, metavar="S", help="how long a server may take (30)"
+        "--timeout", type=amount, default=30, metavar="S", help="how long a server may take (30)"
     )
     of_homes(parser)
     of_answers(parser)
@@ -59,7 +60,11 @@ def run(options: argparse.Namespace) -> int:
     if options.token:
         from mcp_serve.token import token_of  # noqa: PLC0415 -- not for the help
 
-        print(token_of(served.path() / "state.db"))  # noqa: T201 -- the output of a command
+        token = token_of(served.path() / "state.db")
+        if options.json:
+            print_json({"token": token})
+        else:
+            print(token)  # noqa: T201 -- the output of a command
         return DONE
     try:
         checks = _as_json(_all(served, options)) if options.json else _show(_all(served, options))
@@ -83,8 +88,7 @@ def _as_json(checks: Iterator[Check]) -> list[Check]:
     found = list(checks)
     plain = [asdict(each) for each in found]
     plain = [each | each.pop("more") for each in plain]
-    json.dump({"checks": plain}, sys.stdout, ensure_ascii=False, indent=2)
-    sys.stdout.write("\n")
+    print_json({"checks": plain})
     return found
 
 

@@ -1,19 +1,26 @@
-"""`mcp-sessions edit`: a title, the archive, a pin, or that a session has ended; at once."""
+"""`mcp-sessions edit`: a title, the archive, a pin, or that a session has ended."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
-from mcp_serve.cli.options import command, of_answers, of_homes
-from mcp_serve.cli.tools import Answer, answer, terminal
-from mcp_serve.cli.working import Working
+from mcp_serve import naming, plans, rows
+from mcp_serve.cli import changing
+from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.terminal import Terminal
+from mcp_serve.cli.tools import Answer, Tools
+from mcp_serve.homes import Home
 from mcp_serve.tools import edit
+from session_core import InvalidInput, Preview
 
 EXAMPLES = """\
 examples:
   mcp-sessions edit 20261118_090909_ab12cd --title "The ledger"
   mcp-sessions edit 20261118_090909_ab12cd --pin --unarchive   undone as one
+  mcp-sessions edit 20261118_090909_ab12cd --title Ledger --yes
 """
 
 
@@ -31,35 +38,78 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             f"--un{word}", dest=name, action="store_false", default=None, help="not so any more"
         )
     parser.add_argument("--reopen", action="store_true", help="forget that it has ended")
+    changing.arguments(parser, "show what would change, stop", handles=False)
     of_homes(parser)
     of_answers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Edit it."""
-    asked = {
-        "session": options.session,
-        "title": options.title,
-        "archived": options.archived,
-        "pinned": options.pinned,
-        "reopen": options.reopen,
-    }
-    with Working("Editing") as work:
-        return answer(
-            options,
-            lambda tools: tools.ask(edit.SPEC, asked, work),
-            partial(_show, options),
-            changes=True,
-        )
+    """Show what would change, ask, edit it."""
+    wanted = {name: getattr(options, name) for name in ("title", "archived", "pinned")}
+    if not options.reopen and set(wanted.values()) == {None}:
+        raise InvalidInput("nothing to edit; give --title, --archive, --pin or --reopen")
+    wanted["reopen"] = options.reopen
+    change = changing.Change(
+        edit.SPEC,
+        "edit",
+        {"session": options.session, **wanted},
+        done=_done,
+        nothing="It is so already.",
+        look=partial(_look, options.session, wanted),
+        typed=(options.session, *_words(options)),
+    )
+    return changing.run(options, change)
 
 
-def _show(options: argparse.Namespace, found: Answer) -> None:
-    out, session = terminal(), found["session"]
+def _words(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the options that were given."""
+    if options.title is not None:
+        yield f"--title={options.title}"
+    for given, yes, no in (
+        (options.archived, "--archive", "--unarchive"),
+        (options.pinned, "--pin", "--unpin"),
+    ):
+        if given is not None:
+            yield yes if given else no
+    if options.reopen:
+        yield "--reopen"
+
+
+def _look(session: str, wanted: Answer, tools: Tools) -> Answer:
+    """Return what would change, as a plan says it."""
+    tools.read(edit.SPEC, {"session": session, **wanted})
+    home = tools.home
+    exact = naming.find_exactly(home, session)
+    altered: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for each in home.maintenance.would_edit(exact, **wanted):
+        altered.setdefault(each.session_id, {})[each.what] = each.before, each.after
+    count = len(altered)
+    planned = Preview("planned" if count else "nothing", None, None, count, ())
+    shown = rows.session(home, home.db.summarize(exact), home.our_pins())
+    items = [
+        {"id": rows.name(name), "title": shown["title"], "why": "; ".join(_said(home, columns))}
+        for name, columns in altered.items()
+    ]
+    return plans.preview(home, planned) | {"items": items, "session": shown, "batch": None}
+
+
+def _said(home: Home, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    """Yield what is, and what would be."""
+    if "title" in columns:
+        was, becomes = (rows.one_line(home, each) or "none" for each in columns["title"])
+        yield f"title: {was} -> {becomes}"
+    for name in ("archived", "pinned"):
+        if name in columns:
+            was, becomes = ("yes" if each else "no" for each in columns[name])
+            yield f"{name}: {was} -> {becomes}"
+    if columns.keys() & {"ended_at", "end_reason"}:
+        reason = rows.one_line(home, columns.get("end_reason", (None,))[0])
+        yield f"status: ended{f' ({reason})' if reason else ''} -> open"
+
+
+def _done(out: Terminal, kind: str, found: Answer) -> None:
+    del kind
+    session = found["session"]
     pinned = " · pinned" if session["pinned"] else ""
-    if found["batch"] is None:
-        out.line("Nothing to do: it is so already.")
     out.line(session["title"] or session["preview"] or "(nothing in it)", "bold")
     out.line(f"{session['id']} · {session['source']} · {session['status']}{pinned}", "dim")
-    if found["batch"] is not None:
-        out.line("Undo it by")
-        out.whole(f"  {command(options, 'restore', found['batch'])}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from mcp_serve.cli.codes import BUSY, FAILED, UNKNOWN_ID
-from session_core import Busy, Conflict, NotFound, SessionError
+from mcp_serve.cli.codes import BUSY, FAILED, UNKNOWN_ID, USAGE
+from session_core import Busy, Conflict, InvalidInput, NotFound, SessionError, TitleTaken
 
 _TOOL = re.compile(r"\bsessions_(\w+)")
 
@@ -13,7 +14,22 @@ _WORDS = {
     "routes_list": "`mcp-sessions routes`",
     "keep_last": "--keep-last",
     "older_than_days": "--older-than",
+    "name the sessions to finalize": "name the sessions to finalize by --session",
+    "what='expired', 'orphaned' or 'abandoned'": "expired, orphaned or abandoned",
+    "give no sessions and no filter": "give no --session and no filter",
 }
+
+_VALUE = re.compile(r"\bwhat='(\w+)'")
+
+_TYPED = {
+    "query": "WORD",
+    "what": "WHAT",
+    "session": "ID",
+    "sessions": "--session",
+    "roles": "--role",
+    "batch": "BATCH",
+}
+"""What a person types for an argument that has no option of its name."""
 
 
 def said(error: SessionError) -> str:
@@ -30,11 +46,26 @@ def in_words(text: str) -> str:
     text = _TOOL.sub(r"`mcp-sessions \1`", text)
     for name, word in _WORDS.items():
         text = text.replace(name, word)
-    return text
+    return _VALUE.sub(r"\1", text)
+
+
+def in_options(text: str, arguments: Iterable[str]) -> str:
+    """Return what is said of the arguments of a tool as it is said of what a person types."""
+    names = "|".join(sorted(arguments, key=len, reverse=True))
+    at = re.compile(rf"(^|\. |^with plan no )({names})(?:\.\d+)?(?= (?:is|has|may) )")
+    return at.sub(lambda found: found[1].replace("plan", "--plan") + _typed(found[2]), text)
+
+
+def _typed(argument: str) -> str:
+    return _TYPED.get(argument, f"--{argument.replace('_', '-')}")
 
 
 def code_of(error: SessionError) -> int:
     """Return the exit code that an error has."""
     if isinstance(error, NotFound):
         return UNKNOWN_ID
+    if isinstance(error, InvalidInput):
+        return USAGE
+    if isinstance(error, TitleTaken):
+        return FAILED  # whoever tries again is told the same
     return BUSY if isinstance(error, (Busy, Conflict)) else FAILED

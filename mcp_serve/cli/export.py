@@ -16,15 +16,18 @@ from rich.filesize import decimal
 from mcp_serve import naming
 from mcp_serve.cli import filters
 from mcp_serve.cli.codes import DONE, PARTIAL
+from mcp_serve.cli.errors import in_options
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.progress import Bar
+from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Terminal
-from mcp_serve.cli.tools import Tools, print_json
+from mcp_serve.cli.tools import Tools
+from mcp_serve.cli.values import some
 from mcp_serve.cli.working import Working
 from mcp_serve.homes import Home
 from mcp_serve.quoting import harmless
 from mcp_serve.wrong import explain
-from session_core import Exported, InvalidInput, SessionFilter, StorageError
+from session_core import Conflict, Denied, Exported, InvalidInput, SessionFilter, StorageError
 
 EXAMPLES = """\
 What is written is what is stored, secrets included, with all that was compressed
@@ -49,6 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=tuple(_FORMS), default="jsonl", help="(jsonl)")
     parser.add_argument(
         "--out",
+        type=some,
         metavar="FILE",
         default="-",
         help="a new file, or a folder for a file each; - prints it (-)",
@@ -66,7 +70,10 @@ def run(options: argparse.Namespace) -> int:
     with Tools(options) as tools:
         if len(tools.served.names) > 1:
             raise InvalidInput("an export is of one home; name it by one --profile")
-        done = _export(options, tools.home, to or _printing())
+        try:
+            done = _export(options, tools.home, to or _printing())
+        except Conflict as error:  # of a file that is there, which is so the next time as well
+            raise Denied(str(error)) from error
     if options.json:
         print_json(asdict(done))
     else:
@@ -102,7 +109,9 @@ def _where(options: argparse.Namespace) -> SessionFilter | None:
     try:
         read = filters.Filtered.read({"status": "all"} | given)
     except ValidationError as error:
-        raise InvalidInput(explain(error) or "") from error
+        raise InvalidInput(
+            in_options(explain(error) or "", filters.Filtered.model_fields)
+        ) from error
     where: SessionFilter = read.where(time.time())
     return where
 

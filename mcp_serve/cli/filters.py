@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mcp_serve import arguments as given_as
+from mcp_serve.cli.values import amount, when, whole
 from mcp_serve.times import moment
 from mcp_serve.tools.prune import PruneArguments
 from mcp_serve.tools.sessions import ListArguments
@@ -35,6 +36,7 @@ _DAY_S = 86_400.0
 class _More(given_as.Home):
     """The filters that a model is not troubled with."""
 
+    source: given_as.Sources | None = None
     title: given_as.Text | None = None
     cwd: given_as.Project | None = None
     model: given_as.Text | None = None
@@ -58,7 +60,7 @@ class _More(given_as.Home):
         return replace(where, **patterns, **ranges)
 
 
-class Filtered(_More, ListArguments):
+class Filtered(_More, ListArguments):  # type: ignore[misc]  # several sources
     """The arguments of `sessions_list`, and every other filter."""
 
     def where(self, now: float) -> SessionFilter:
@@ -66,7 +68,7 @@ class Filtered(_More, ListArguments):
         return self.with_more(super().where(now))
 
 
-class Pruned(_More, PruneArguments):
+class Pruned(_More, PruneArguments):  # type: ignore[misc]  # as above
     """The arguments of `sessions_prune`, and every other filter; `until` is an age, in days."""
 
     status: given_as.Status | None = None
@@ -83,21 +85,29 @@ def add(parser: argparse.ArgumentParser, until: str = "not active since then") -
     """Add them to a verb; `until` is what the end of the time means there."""
     group = parser.add_argument_group("which sessions")
     group.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
-    group.add_argument("--source", help="such as cli or telegram")
+    group.add_argument("--source", action="append", help="such as cli; may be repeated")
     group.add_argument("--status", choices=("open", "ended", "archived", "all"))
     group.add_argument(
         *("--since", "--newer-than", "--after"),
+        type=when,
         metavar="TIME",
         help="active since: 7d, a date",
     )
-    group.add_argument(*("--until", "--older-than", "--before"), metavar="TIME", help=until)
+    group.add_argument(
+        *("--until", "--older-than", "--before"), type=when, metavar="TIME", help=until
+    )
     group.add_argument("--end-reason", metavar="REASON")
     for name in ("--title", "--model", "--branch"):
         group.add_argument(name, metavar="PART", help="a part of it")
     group.add_argument("--cwd", metavar="FOLDER", help="a working folder that begins so")
     for name in ("--provider", "--user", "--chat-id", "--chat-type"):
         group.add_argument(name)
-    for name, kind in (("messages", int), ("tokens", int), ("cost", float), ("tool-calls", int)):
+    for name, kind in (
+        ("messages", whole()),
+        ("tokens", whole()),
+        ("cost", amount),
+        ("tool-calls", whole()),
+    ):
         group.add_argument(f"--min-{name}", type=kind, metavar="N")
         group.add_argument(f"--max-{name}", type=kind, metavar="N")
 
@@ -107,22 +117,11 @@ def given(options: argparse.Namespace, of: type[_More] = Filtered) -> dict[str, 
     named = {
         name: getattr(options, name, None) for name in of.model_fields if name not in _NOT_OURS
     }
-    for name in {"since", "until"} & named.keys():
-        named[name] = _with_unit(named[name])
     return {name: value for name, value in named.items() if value is not None}
 
 
 def days(text: str | None) -> float | None:
-    """Return how many days ago a time was; one that is to come is none.
-
-    Raises:
-        InvalidInput: it says no time.
-    """
+    """Return how many days ago a time was; one that is to come is none."""
     now = time.time()
-    at = moment("older-than", _with_unit(text), now)
+    at = moment("older-than", text, now)
     return None if at is None else max((now - at) / _DAY_S, 0.0)
-
-
-def _with_unit(text: str | None) -> str | None:
-    """Return an age with its unit: a bare number is days."""
-    return f"{text}d" if text and text.isdigit() else text

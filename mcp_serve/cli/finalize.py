@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
+from mcp_serve import arguments as given_as
 from mcp_serve.cli import changing, filters
 from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.values import when
 from mcp_serve.tools import finalize
 
 _WHAT = ("sessions", "expired", "orphaned", "abandoned")
@@ -24,16 +27,27 @@ examples:
 """
 
 
+class FinalizeArguments(finalize.FinalizeArguments):
+    """The arguments of the tool, of several sources."""
+
+    source: given_as.Sources | None = None  # type: ignore[assignment]
+
+
+_SPEC = replace(finalize.SPEC, arguments=FinalizeArguments)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     changing.what(parser, _WHAT)
     parser.add_argument("--reason", help="why it ended, as it is noted")
     parser.add_argument("--start-new", action="store_true", help="their chats begin afresh")
-    changing.arguments(parser)
+    changing.arguments(parser, limit=True)
     group = parser.add_argument_group("which sessions")
     group.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
-    group.add_argument("--source", help="such as cli or telegram")
-    group.add_argument("--older-than", metavar="TIME", help="not active since then: 30d, a date")
+    group.add_argument("--source", action="append", help="such as cli; may be repeated")
+    group.add_argument(
+        "--older-than", type=when, metavar="TIME", help="not active since then: 30d, a date"
+    )
     of_homes(parser)
     of_answers(parser)
 
@@ -49,4 +63,4 @@ def run(options: argparse.Namespace) -> int:
         "source": options.source,
         "older_than_days": filters.days(options.older_than),
     }
-    return changing.run(options, changing.Change(finalize.SPEC, "finalize", asked))
+    return changing.run(options, changing.Change(_SPEC, "finalize", asked))

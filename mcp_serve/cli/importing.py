@@ -12,8 +12,10 @@ from mcp_serve.cli.asking import agreed
 from mcp_serve.cli.codes import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
 from mcp_serve.cli.options import command, of_answers, of_homes
 from mcp_serve.cli.progress import Bar
+from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Column, Terminal
-from mcp_serve.cli.tools import Tools, print_json
+from mcp_serve.cli.tools import Tools
+from mcp_serve.cli.values import file, whole
 from mcp_serve.cli.working import Working
 from session_core import Arrivals, Conflict, Imported
 
@@ -27,7 +29,6 @@ examples:
   mcp-sessions import sessions.jsonl --yes --json | jq -r '.ids[]'
 """
 
-_SHOWN = 20
 _MB = 1_000_000
 _AT_ONCE = 50
 """So many sessions has one command line that takes them back."""
@@ -38,8 +39,13 @@ _LEFT = (Column("where"), Column("why", wraps=True))
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("file", metavar="FILE", help="what was exported, as JSON Lines")
-    parser.add_argument("--plan-only", action="store_true", help="show what would come in, stop")
+    parser.add_argument("file", type=file, metavar="FILE", help="what was exported, as JSON Lines")
+    parser.add_argument(
+        *("--plan-only", "--dry-run"), action="store_true", help="show what would come in, stop"
+    )
+    parser.add_argument(
+        "--limit", type=whole(1), metavar="N", default=20, help="how much of it is shown (20)"
+    )
     parser.add_argument("--yes", action="store_true", help="bring it in without a question")
     of_homes(parser)
     of_answers(parser)
@@ -47,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show it, ask, bring it in, say how to take it back."""
-    path = Path(options.file).expanduser()
+    path: Path = options.file
     out = Terminal(sys.stderr if options.json else sys.stdout)
     with Tools(options, changes=True) as tools:
         maintenance = tools.home.maintenance_for(Working.client)
@@ -57,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
                 path, progress=lambda done, of: bar.tell(done // _MB, of // _MB + 1)
             )
         if not (options.json and (options.yes or options.plan_only)):
-            _preview(out, found)
+            _preview(out, found, options.limit)
         if options.plan_only or not found.sessions:
             _answer(options, "planned" if found.sessions else "nothing", found)
             return FAILED if found.broken and not found.sessions else DONE
@@ -87,30 +93,30 @@ def _answer(options: argparse.Namespace, outcome: str, found: Arrivals) -> None:
         print_json({"outcome": outcome, **nothing, **said, "items": items})
 
 
-def _preview(out: Terminal, found: Arrivals) -> None:
+def _preview(out: Terminal, found: Arrivals, limit: int) -> None:
     if not found.sessions:
         out.line("Nothing would come in.", "bold")
     else:
         messages = sum(each.messages for each in found.sessions)
         what = f"{_sessions(len(found.sessions))} with {messages:,} messages"
         out.line(f"{what} would come in:", "bold")
-        shown = found.sessions[:_SHOWN]
+        shown = found.sessions[:limit]
         out.table(
             _COMING, [[f"{each.messages:,}", each.title or "(no title)", each.id] for each in shown]
         )
         _more(out, len(found.sessions) - len(shown))
-    _left(out, "Left out:", _whys(found))
+    _left(out, _whys(found), limit)
 
 
 def _say(options: argparse.Namespace, out: Terminal, done: Imported) -> None:
     end = "Brought in" if done.outcome == "applied" else "Stopped; brought in so far"
     out.line(f"{end}: {_sessions(done.sessions)} with {done.messages:,} messages.", "bold")
-    _left(out, "Left out:", _whys(done))
+    _left(out, _whys(done), options.limit)
     for table, names in done.dropped_columns.items():
         out.line(f"This home has no {', '.join(names)} of {table}; these were left out.")
     if done.outcome == "partial":
         out.line("Go on with it by")
-        out.whole(f"  {command(options, 'import', options.file)}")
+        out.whole(f"  {command(options, 'import', str(options.file))}")
     if done.ids:
         out.line("Take it back by")
     for at in range(0, len(done.ids), _AT_ONCE):
@@ -123,18 +129,18 @@ def _whys(found: Arrivals | Imported) -> Iterator[tuple[str, str]]:
     yield from ((each.id, each.why) for each in (*found.skipped, *found.left_out))
 
 
-def _left(out: Terminal, head: str, whys: Iterator[tuple[str, str]]) -> None:
+def _left(out: Terminal, whys: Iterator[tuple[str, str]], limit: int) -> None:
     rows: Sequence[tuple[str, str]] = list(whys)
     if rows:
         out.line()
-        out.line(head, "bold")
-        out.table(_LEFT, rows[:_SHOWN], bare=True)
-        _more(out, len(rows) - _SHOWN)
+        out.line("Left out:", "bold")
+        out.table(_LEFT, rows[:limit], bare=True)
+        _more(out, len(rows) - limit)
 
 
 def _more(out: Terminal, count: int) -> None:
     if count > 0:
-        out.line(f"and {count:,} more", "dim")
+        out.line(f"and {count:,} more; --limit shows them", "dim")
 
 
 def _sessions(count: int) -> str:

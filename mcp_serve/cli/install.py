@@ -7,11 +7,12 @@ import sys
 from typing import Any
 
 from mcp_serve.cli.clients import change, formats, server
-from mcp_serve.cli.clients.asked import make, of_client, place_of
+from mcp_serve.cli.clients.asked import make, of_client, place_of, say
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.options import of_homes
 from mcp_serve.cli.screen import Screen
+from mcp_serve.cli.scripts import print_json
 from session_core import SessionError
 
 EXAMPLES = """\
@@ -20,6 +21,7 @@ examples:
   mcp-sessions install claude-code              show the change, ask, make it
   mcp-sessions install cursor --project         for the project in this folder alone
   mcp-sessions install codex --read-only --yes  without the tools that change data
+  mcp-sessions install --json                   the list for a script
 """
 
 
@@ -35,21 +37,27 @@ def run(options: argparse.Namespace) -> int:
     """Add the server, or say which clients are here."""
     screen = Screen(sys.stdout)
     if options.client is None:
-        _list(screen, options.name)
+        _list(screen, options)
         return DONE
     client, path = place_of(options)
     program, *rest = server.command(shared=options.project)
     entry = client.entry(program, [*rest, *server.arguments(options)])
+    if options.print and options.json:
+        text = _snippet(client, options.name, entry)
+        print_json({"client": client.name, "path": str(path), "text": text})
+        return DONE
     if options.print:
         print(f"# {path}", file=sys.stderr)  # noqa: T201 -- where what is printed belongs
         screen.whole(_snippet(client, options.name, entry))
         return DONE
     wanted = change.adding(client, path, options.name, entry)
     if wanted.is_none:
-        screen.whole(f"{client.label} has it already, in {path}")
+        say(options, path, "nothing")
+        if not options.json:
+            screen.whole(f"{client.label} has it already, in {path}")
         return DONE
-    code = make(wanted, yes=options.yes)
-    if code == DONE:
+    code = make(options, wanted)
+    if code == DONE and not options.json:
         screen.whole(f"Start {client.label} anew, and ask it what you worked on last week.")
     return code
 
@@ -60,9 +68,24 @@ def _snippet(client: Client, name: str, entry: dict[str, Any]) -> str:
     return form.put("", client.table, name, entry).rstrip()
 
 
-def _list(screen: Screen, name: str) -> None:
+_WORDS = {"-": "absent", "cannot be read": "unreadable"}
+"""States of a client as a script has them, where those are no words of a person."""
+
+
+def _list(screen: Screen, options: argparse.Namespace) -> None:
     """Say of each client whether it is here and knows us."""
-    machine = Machine()
+    machine, name = Machine(), options.name
+    if options.json:
+        states = {client: _state(client, machine, name) for client in CLIENTS}
+        print_json(
+            {
+                "clients": [
+                    {"client": each.name, "label": each.label, "state": _WORDS.get(state, state)}
+                    for each, state in states.items()
+                ]
+            }
+        )
+        return
     for client in CLIENTS:
         screen.line(f"{client.name:<15} {_state(client, machine, name):<14} {client.label}")
     screen.line()

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve.cli import filters
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, since
 from mcp_serve.cli.tools import Answer, answer, show_list, terminal
 from mcp_serve.tools import sessions
@@ -32,8 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in title and name")
     filters.add(parser)
-    parser.add_argument("--order", choices=("recent", "started", "size"), default="recent")
-    parser.add_argument("--limit", type=int, default=20, help="how many lines (20)")
+    parser.add_argument("--order", choices=("recent", "started", "size"), help="(recent)")
+    of_pages(parser, 20)
     of_homes(parser)
     of_answers(parser)
 
@@ -48,7 +48,9 @@ def run(options: argparse.Namespace) -> int:
         asked.pop("query", None)
     spec = replace(sessions.SPEC, arguments=filters.Filtered)
     return answer(
-        options, lambda tools: tools.gather(spec, asked, "sessions", options.limit), _show
+        options,
+        lambda tools: tools.gather(spec, asked, "sessions", options.limit, options.cursor),
+        _show,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_serve import arguments as given_as
 from mcp_serve import rows
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, local
 from mcp_serve.cli.tools import Answer, answer, show_list, terminal
 from mcp_serve.cursors import Asked
@@ -38,14 +38,18 @@ class LogArguments(given_as.Listing):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("--limit", type=int, default=20, help="how many lines (20)")
+    of_pages(parser, 20)
     of_homes(parser)
     of_answers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """List them."""
-    return answer(options, lambda tools: tools.gather(_SPEC, {}, "lines", options.limit), _show)
+    return answer(
+        options,
+        lambda tools: tools.gather(_SPEC, {}, "lines", options.limit, options.cursor),
+        _show,
+    )
 
 
 def _lines(home: Home, given: LogArguments, asked: Asked) -> Answer:

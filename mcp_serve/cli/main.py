@@ -13,9 +13,11 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
+from mcp_serve.cli.asking import Stopped
 from mcp_serve.cli.codes import DONE, FAILED, INTERRUPTED
 from mcp_serve.cli.errors import code_of, said
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_homes, refuse_what_says_nothing
+from mcp_serve.cli.parsing import Parser
 from session_core import SessionError
 
 VERBS = {
@@ -61,10 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.verb is None and not sys.stdin.isatty():
         # A client starts the bare command, and talks to it on the other end of a pipe.
         options = parser_of(["serve"]).parse_args([*given, "serve"])
+    elif options.verb is None:
+        options.of_homes = True
+    refuse_what_says_nothing(parser, options)
     module = VERBS[options.verb][0] if options.verb else _HELLO
     try:
         code: int = import_module(module).run(options)
         sys.stdout.flush()
+    except Stopped:
+        print("\nStopped; nothing was changed.", file=sys.stderr)  # noqa: T201 -- the output of a command
+        return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -87,7 +95,7 @@ def _write_no_more() -> None:
 
 def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of the command, with what those verbs take that are given."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="mcp-sessions",
         description="An agent's sessions: list, read, search and maintain them.",
         epilog=_EXAMPLE,

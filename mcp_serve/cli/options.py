@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import shlex
 
+from mcp_serve.cli.values import some, whole
+
 
 def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
     """Add which home is meant to a verb, or `before` all verbs: there they have their defaults."""
     nothing = argparse.SUPPRESS
+    parser.set_defaults(of_homes=not before)
     parser.add_argument(
-        "--home", default=None if before else nothing, help="the folder of the home"
+        "--home", type=some, default=None if before else nothing, help="the folder of the home"
     )
     parser.add_argument(
         "--profile",
@@ -28,11 +31,38 @@ def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
 
 def of_answers(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
     """Add for whom the answer is."""
+    parser.set_defaults(of_answers=not before)
     parser.add_argument(
         "--json",
         action="store_true",
         default=False if before else argparse.SUPPRESS,
         help="JSON for a script, with the keys of the tool",
+    )
+
+
+def refuse_what_says_nothing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End where an option stands before a verb that does not take it, as it does behind it."""
+    for name, takes in (
+        ("home", "of_homes"),
+        ("profile", "of_homes"),
+        ("all_profiles", "of_homes"),
+        ("json", "of_answers"),
+    ):
+        if getattr(options, name) and not getattr(options, takes):
+            word = f"--{name.replace('_', '-')}"
+            parser.error(f"{options.verb or 'the command alone'} takes no {word}")
+
+
+def of_pages(parser: argparse.ArgumentParser, limit: int, what: str = "lines") -> None:
+    """Add how much of a list is shown, and where that goes on."""
+    parser.add_argument(
+        "--limit", type=whole(1), metavar="N", default=limit, help=f"how many {what} ({limit})"
+    )
+    parser.add_argument(
+        "--cursor", metavar="NEXT", help="go on behind a page: its next_cursor of --json"
+    )
+    parser.add_argument(
+        "--no-pager", action="store_true", help="never show it in $PAGER, however long it is"
     )
 
 

@@ -21,6 +21,8 @@ KINDS = {
     "finalize orphaned": ("End", "orphaned continuation"),
     "finalize abandoned": ("End", "abandoned session"),
     "compress": ("Compress", "message"),
+    "restore": ("Bring back", "thing"),
+    "edit": ("Change", "session"),
     "undo": ("Take a compression back, and with it drop", "session"),
 }
 """Each kind of plan: what it does, to how many of what."""
@@ -66,7 +68,8 @@ def items(out: Terminal, found: Answer) -> None:
     out.table(_ITEMS if titled else _UNTITLED, rows)
     more = found["count"] - len(found["items"])
     if more > 0:
-        out.line(f"and {more:,} more", "dim")
+        how = f"; --limit {found['count']} shows all" if found["plan"] else ""
+        out.line(f"and {more:,} more{how}", "dim")
 
 
 def protected(out: Terminal, found: Answer) -> None:

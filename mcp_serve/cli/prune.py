@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mcp_serve.cli import changing, filters
 from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.values import folder
 from mcp_serve.tools import prune
 
 _WHAT = ("sessions", "ghosts", "routes", "orphans", "index", "trash", "all")
@@ -34,10 +35,8 @@ examples:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     changing.what(parser, _WHAT)
-    parser.add_argument(
-        "--trash", type=changing.folder, metavar="DIR", help="keep what goes in this folder"
-    )
-    changing.arguments(parser)
+    parser.add_argument("--trash", type=folder, metavar="DIR", help="keep what goes in this folder")
+    changing.arguments(parser, limit=True)
     filters.add(parser, until="not active since then (90d)")
     of_homes(parser)
     of_answers(parser)

@@ -6,17 +6,17 @@ import argparse
 from dataclasses import replace
 from functools import partial
 
-from mcp_serve.cli import changing
-from mcp_serve.cli.options import command, of_answers, of_homes
-from mcp_serve.cli.terminal import Column, local
+from mcp_serve import plans, rows
+from mcp_serve.cli import changing, previews
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
+from mcp_serve.cli.terminal import Column, Terminal, local
 from mcp_serve.cli.tools import Answer, Tools, answer, show_list, terminal
 from mcp_serve.cli.working import Working
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
+from mcp_serve.times import iso
 from mcp_serve.tools import restore
-from session_core import InvalidInput
-
-_ALL = 100_000
+from session_core import InvalidInput, Preview, UndoPlanned
 
 _COLUMNS = (
     Column("when"),
@@ -29,38 +29,61 @@ _COLUMNS = (
 EXAMPLES = """\
 examples:
   mcp-sessions restore              what can be undone, newest first
-  mcp-sessions restore b-23456789   undo it; asks where that drops something
+  mcp-sessions restore b-23456789   what would come back; asks
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("batch", nargs="?", metavar="BATCH", help="undo this one")
-    parser.add_argument("--limit", type=int, default=20, help="how many lines (20)")
-    changing.arguments(parser)
+    of_pages(parser, 20)
+    changing.arguments(parser, "show it, stop; prints a handle where it would drop something")
     of_homes(parser)
     of_answers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """List them, or undo one."""
-    if options.plan is None and (options.batch is None or options.plan_only):
-        return answer(options, lambda tools: _found(tools, options), partial(_show, options))
-    asked = {"batch": options.batch}
-    change = changing.Change(restore.SPEC, "restore", asked, at_once=options.plan is None)
+    if options.cursor is not None and (options.plan or options.batch):
+        raise InvalidInput("--cursor is for the list alone")
+    if options.plan is None and options.batch is None:
+        return answer(
+            options,
+            lambda tools: tools.gather(_LIST, {}, "batches", options.limit, options.cursor),
+            _show,
+        )
+    change = changing.Change(
+        restore.SPEC,
+        "restore",
+        {"batch": options.batch},
+        plan=_plan,
+        look=partial(_look, options.batch),
+        typed=(options.batch,),
+    )
     return changing.run(options, change)
 
 
-def _found(tools: Tools, options: argparse.Namespace) -> Answer:
-    """Return what can be undone; of one batch that is named, that alone."""
-    if options.batch is None:
-        return tools.gather(_LIST, {}, "batches", options.limit)
-    found = tools.gather(_LIST, {}, "batches", _ALL)
-    named = [each for each in found["batches"] if each["batch"] == options.batch]
-    if not named:
-        tools.home.ledger.undoable(options.batch)
-        raise InvalidInput(f"batch {options.batch} has taken another one back, and is not undone")
-    return {"batches": named, "next_cursor": None}
+def _look(batch: str, tools: Tools) -> Answer:
+    """Return what would come back; where that drops something, the plan that says so."""
+    home = tools.home
+    found = home.maintenance.coming(batch)
+    if isinstance(found, UndoPlanned):
+        return plans.preview(home, home.maintenance.planned(found.plan))
+    done = found.batch
+    planned = Preview("planned", None, done.expires_at, found.count, found.items)
+    what = rows.one_line(home, done.what) or ""
+    return plans.preview(home, planned) | {"batch": done.id, "at": iso(done.at), "tool": what}
+
+
+def _plan(out: Terminal, kind: str, found: Answer) -> None:
+    if found["plan"] is not None:
+        previews.plan(out, kind, found)
+        return
+    out.line(previews.words(kind, found["count"]), "bold")
+    out.line(f"It takes back `{found['tool']}` of {local(found['at'])}, and has no undo itself.")
+    if found["items"]:
+        out.line()
+        previews.items(out, found)
 
 
 def _list(home: Home, given: restore.RestoreArguments, asked: Asked) -> Answer:
@@ -74,16 +97,13 @@ _LIST = replace(restore.SPEC, run=_list)
 """The tool where it changes nothing."""
 
 
-def _show(options: argparse.Namespace, found: Answer) -> None:
+def _show(found: Answer) -> None:
     out = terminal()
     if not found["batches"]:
         out.line("Nothing was changed that can be undone.")
         return
     show_list(_COLUMNS, found["batches"], _row)
-    if options.batch is not None:
-        out.line("Nothing was changed. It is undone by")
-        out.whole(f"  {command(options, 'restore', options.batch)}")
-    elif found["next_cursor"] is not None:
+    if found["next_cursor"] is not None:
         out.hint("There are more: --limit shows them.")
     else:
         out.hint("mcp-sessions restore BATCH undoes one of them.")

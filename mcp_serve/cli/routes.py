@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, since
 from mcp_serve.cli.tools import Answer, answer, terminal
 from mcp_serve.tools import routes
@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--state",
         choices=("active", "suspended", "resume_pending", "expired", "stale", "dangling"),
     )
-    parser.add_argument("--limit", type=int, default=50, help="how many lines (50)")
+    of_pages(parser, 50)
     of_homes(parser)
     of_answers(parser)
 
@@ -45,7 +45,9 @@ def run(options: argparse.Namespace) -> int:
         "state": options.state,
     }
     return answer(
-        options, lambda tools: tools.gather(routes.SPEC, asked, "routes", options.limit), _show
+        options,
+        lambda tools: tools.gather(routes.SPEC, asked, "routes", options.limit, options.cursor),
+        _show,
     )
 
 

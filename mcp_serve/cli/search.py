@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve import arguments as given_as
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import since
 from mcp_serve.cli.tools import Answer, answer, terminal
+from mcp_serve.cli.values import when
 from mcp_serve.tools import searching
+from session_core import InvalidInput
 
 EXAMPLES = """\
 examples:
@@ -19,36 +23,49 @@ examples:
 _ASKED = ("session", "project", "source", "status", "since", "until")
 
 
+class SearchArguments(searching.SearchArguments):
+    """The arguments of the search, of several sources."""
+
+    source: given_as.Sources | None = None  # type: ignore[assignment]
+
+
+_SPEC = replace(searching.SPEC, arguments=SearchArguments)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
-        "query", nargs="+", metavar="WORD", help='words, "a phrase", prefix*, OR, NOT'
+        "query", nargs="*", metavar="WORD", help='words, "a phrase", prefix*, OR, NOT'
     )
     parser.add_argument("--session", metavar="ID", help="in this one alone")
     parser.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
-    parser.add_argument("--source", help="such as cli or telegram")
+    parser.add_argument("--source", action="append", help="such as cli; may be repeated")
     parser.add_argument("--status", choices=("open", "ended", "archived", "all"))
-    parser.add_argument("--since", metavar="TIME", help="said since; 7d, 12h, a date")
-    parser.add_argument("--until", metavar="TIME", help="said before")
+    parser.add_argument("--since", type=when, metavar="TIME", help="said since; 7d, 12h, a date")
+    parser.add_argument("--until", type=when, metavar="TIME", help="said before")
     parser.add_argument("--role", action="append", help="said by user, assistant, tool")
     parser.add_argument("--substring", action="store_true", help="the very signs, no words")
     parser.add_argument("--every", action="store_true", help="every message, not the best of each")
-    parser.add_argument("--limit", type=int, default=10, help="how many (10)")
+    of_pages(parser, 10, "hits")
     of_homes(parser)
     of_answers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Search them."""
+    if not options.query and options.cursor is None:
+        raise InvalidInput("name a WORD to search for, or the --cursor of a page to go on behind")
     asked = {name: getattr(options, name) for name in _ASKED}
     asked |= {
-        "query": " ".join(options.query),
+        "query": " ".join(options.query) if options.query else None,
         "roles": options.role,
-        "mode": "substring" if options.substring else "words",
-        "per": "message" if options.every else "conversation",
+        "mode": "substring" if options.substring else None,
+        "per": "message" if options.every else None,
     }
     return answer(
-        options, lambda tools: tools.gather(searching.SPEC, asked, "hits", options.limit), _show
+        options,
+        lambda tools: tools.gather(_SPEC, asked, "hits", options.limit, options.cursor),
+        _show,
     )
 
 

@@ -7,6 +7,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.cli.options import of_homes
+from mcp_serve.cli.values import whole
 from mcp_serve.served import Options, Served
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     http = parser.add_argument_group("HTTP")
     http.add_argument("--http", action="store_true", help="serve /mcp and /sse instead")
     http.add_argument("--host", default="127.0.0.1", help="the address (127.0.0.1)")
-    http.add_argument("--port", type=int, default=8765, help="the port (8765); 0 takes a free one")
+    http.add_argument(
+        "--port", type=whole(0, 65_535), default=8765, help="the port (8765); 0 takes a free one"
+    )
     http.add_argument("--allow-host", action="append", default=[], help="a name it is called by")
     http.add_argument("--allow-origin", action="append", default=[], help="a page that may call")
     http.add_argument("--no-token", action="store_true", help="want no token; on loopback alone")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Terminal, local
 from mcp_serve.cli.tools import Answer, Tools, answer, terminal
+from mcp_serve.cli.values import whole
 from mcp_serve.tools import reading
+from session_core import InvalidInput
 
 EXAMPLES = """\
 examples:
@@ -20,35 +22,37 @@ examples:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
-        "session", metavar="ID", help="an id, how one begins, a session key, a title"
+        "session", nargs="?", metavar="ID", help="an id, how one begins, a session key, a title"
     )
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--before", type=int, metavar="MESSAGE", help="what was said before it")
-    place.add_argument("--after", type=int, metavar="MESSAGE", help="what was said after it")
-    place.add_argument("--around", type=int, metavar="MESSAGE", help="what was said around it")
+    place.add_argument("--before", type=whole(), metavar="MESSAGE", help="what was said before it")
+    place.add_argument("--after", type=whole(), metavar="MESSAGE", help="what was said after it")
+    place.add_argument("--around", type=whole(), metavar="MESSAGE", help="what was said around it")
     parser.add_argument("--role", action="append", help="only of user, assistant, tool")
     parser.add_argument("--full", action="store_true", help="what was compressed too")
     parser.add_argument("--tools", action="store_true", help="what tools said, whole")
-    parser.add_argument("--limit", type=int, default=50, help="how many messages (50)")
+    of_pages(parser, 50, "messages")
     of_homes(parser)
     of_answers(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show them in the order in which they were said."""
+    if options.session is None and options.cursor is None:
+        raise InvalidInput("name the ID of a session, or the --cursor of a page to go on behind")
     asked = {
         "session": options.session,
         "before": options.before,
         "after": options.after,
         "around": options.around,
         "roles": options.role,
-        "view": "full" if options.full else "live",
+        "view": "full" if options.full else None,
         "detail": "detailed" if options.tools else "concise",
         "max_chars": 40_000,
     }
 
     def ask(tools: Tools) -> Answer:
-        found = tools.gather(reading.SPEC, asked, "messages", options.limit)
+        found = tools.gather(reading.SPEC, asked, "messages", options.limit, options.cursor)
         found["messages"].sort(key=lambda message: message["id"])
         return found
 

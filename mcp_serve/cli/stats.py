@@ -17,13 +17,16 @@ from mcp_serve.cli.codes import DECLINED, DONE
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.place import Place
 from mcp_serve.cli.report import Mend, Point, Report, reported
+from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Column, Terminal
-from mcp_serve.cli.tools import Answer, Tools, answer, print_json, terminal
+from mcp_serve.cli.tools import Answer, Tools, answer, terminal
+from mcp_serve.cli.values import some
 from mcp_serve.cli.working import Working
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.tools import stats
 from mcp_serve.work import Work
+from session_core import InvalidInput
 
 EXAMPLES = """\
 examples:
@@ -42,7 +45,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("--deep", action="store_true", help="exact sizes, every page checked; slow")
     parser.add_argument(
-        "--html", metavar="FILE", help="write it as one page with charts; - prints the page"
+        "--html",
+        type=some,
+        metavar="FILE",
+        help="write it as one page with charts; - prints the page",
     )
     parser.add_argument("--yes", action="store_true", help="replace a page that is there")
     of_homes(parser)
@@ -54,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
     if options.html is None:
         show = partial(_show, options)
         return answer(options, partial(_asked, options), show)
+    if options.html == "-" and options.json:
+        raise InvalidInput("--html - prints the page; --json says where one was written")
     place = Place.of(options.html)
     if not place.may_be_written(yes=options.yes):
         Terminal(sys.stderr).line("Nothing was written; --yes replaces it without a question.")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -14,6 +14,9 @@ from mcp_serve import plans
 from mcp_serve.calls import opened
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.driver import choose_driver
+from mcp_serve.cli.errors import in_options
+from mcp_serve.cli.pager import paged
+from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Column, Terminal
 from mcp_serve.cli.working import Working
 from mcp_serve.homes import Home
@@ -76,7 +79,8 @@ class Tools:
         """
         read = self.read(spec, given)
         chosen = {name: getattr(read, name) for name in read.model_fields_set}
-        arguments, asked = opened(spec, chosen, self._served)
+        with _said_of_options(spec):
+            arguments, asked = opened(spec, chosen, self._served)
         answer: Answer = spec.run(self._served.home(arguments.profile), arguments, asked, *work)
         return answer
 
@@ -86,15 +90,20 @@ class Tools:
         Raises:
             InvalidInput: it takes no such arguments, or not beside a plan.
         """
-        try:
+        with _said_of_options(spec):
             read = spec.arguments.read(given)
-        except ValidationError as error:
-            raise InvalidInput(explain(error) or "") from error
-        plans.check_alone(read, spec.beside_plan)
+            plans.check_alone(read, spec.beside_plan)
         return read
 
-    def gather(self, spec: Spec, given: Answer, key: str, limit: int) -> Answer:
-        """Ask a list of every profile, page by page, for so many entries of each at most."""
+    def gather(
+        self, spec: Spec, given: Answer, key: str, limit: int, cursor: str | None = None
+    ) -> Answer:
+        """Ask a list of every profile, page by page, for so many entries of each at most.
+
+        A cursor is of one of them, and goes on there.
+        """
+        if cursor is not None:
+            return self._of_profile(spec, given | {"cursor": cursor}, key, limit)
         found: Answer = {}
         for profile in self._served.names:
             some = self._of_profile(spec, given | {"profile": profile}, key, limit)
@@ -111,27 +120,30 @@ class Tools:
         return found
 
 
+@contextmanager
+def _said_of_options(spec: Spec) -> Iterator[None]:
+    """Let what is wrong with the arguments of a tool be said of what was typed for them."""
+    try:
+        yield
+    except (ValidationError, InvalidInput) as error:
+        wrong = explain(error) if isinstance(error, ValidationError) else str(error)
+        raise InvalidInput(in_options(wrong or "", spec.arguments.model_fields)) from error
+
+
 def answer(
     options: argparse.Namespace,
     ask: Callable[[Tools], Answer],
     show: Callable[[Answer], None],
-    *,
-    changes: bool = False,
 ) -> int:
     """Ask, and show what is answered to whom it is for."""
-    with Tools(options, changes=changes) as tools:
+    with Tools(options) as tools:
         found = ask(tools)
     if options.json:
         print_json(found)
     else:
-        show(found)
+        with paged(off=getattr(options, "no_pager", True)):
+            show(found)
     return DONE
-
-
-def print_json(found: Answer) -> None:
-    """Write an answer for a script."""
-    json.dump(found, sys.stdout, ensure_ascii=False, indent=2)
-    sys.stdout.write("\n")
 
 
 def show_list(

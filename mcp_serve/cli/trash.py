@@ -9,9 +9,10 @@ from rich.filesize import decimal
 from mcp_serve import arguments as given_as
 from mcp_serve import rows
 from mcp_serve.cli import changing, filters
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, since, until
 from mcp_serve.cli.tools import Answer, answer, show_list, terminal
+from mcp_serve.cli.values import when
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
@@ -54,12 +55,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == "list":
-            action.add_argument("--limit", type=int, default=20, help="how many lines (20)")
+            of_pages(action, 20)
         else:
             action.add_argument(
-                "--older-than", metavar="TIME", help="so old, expired or not: 7d, a date; 0 is all"
+                "--older-than",
+                type=when,
+                metavar="TIME",
+                help="so old, expired or not: 7d, a date; 0 is all",
             )
-            changing.arguments(action)
+            changing.arguments(action, limit=True)
         of_homes(action)
         of_answers(action)
 
@@ -68,7 +72,9 @@ def run(options: argparse.Namespace) -> int:
     """List it, or empty it."""
     if options.action == "list":
         return answer(
-            options, lambda tools: tools.gather(_SPEC, {}, "batches", options.limit), _show
+            options,
+            lambda tools: tools.gather(_SPEC, {}, "batches", options.limit, options.cursor),
+            _show,
         )
     asked: Answer = {"older_than_days": filters.days(options.older_than)}
     if options.plan is None:

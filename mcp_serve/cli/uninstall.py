@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from mcp_serve.cli.clients import change
-from mcp_serve.cli.clients.asked import make, of_client, place_of
+from mcp_serve.cli.clients.asked import make, of_client, place_of, say
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.screen import Screen
 from session_core import InvalidInput
@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
     client, path = place_of(options)
     wanted = change.removing(client, path, options.name)
     if wanted is None:
-        Screen(sys.stdout).whole(f"{client.label} does not have it, in {path}")
+        say(options, path, "nothing")
+        if not options.json:
+            Screen(sys.stdout).whole(f"{client.label} does not have it, in {path}")
         return DONE
-    return make(wanted, yes=options.yes)
+    return make(options, wanted)

@@ -61,7 +61,7 @@ def search(home: Home, given: SearchArguments, asked: Asked) -> dict[str, Any]:
             mode=given.mode,
             per=given.per,
             session=session,
-            source=None if given.source is None else (given.source,),
+            source=given_as.several(given.source),
             project=given.project,
             roles=given.roles,
             status=given.status,

@@ -45,7 +45,7 @@ class ListArguments(given_as.Listing):
         return SessionFilter(
             words=self.query,
             project=self.project,
-            source=None if self.source is None else (self.source,),
+            source=given_as.several(self.source),
             status=self.status,
             active_after=moment("since", self.since, now),
             active_before=moment("until", self.until, now),

@@ -40,6 +40,7 @@ class AsyncCompressor:
     check = _in_thread(Compressor.check)
     apply = _in_thread(Compressor.apply)
     undo = _in_thread(Compressor.undo)
+    plan_undo = _in_thread(Compressor.plan_undo)
     apply_undo = _in_thread(Compressor.apply_undo)
 
     async def compress(

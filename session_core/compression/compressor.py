@@ -228,6 +228,17 @@ class Compressor:
         """
         return self._undo.undo(batch)
 
+    def plan_undo(self, batch: str) -> UndoPlanned | None:
+        """Plan to take a compression back; None where `undo` would drop nothing.
+
+        Raises:
+            NotFound: there is no such batch.
+            InvalidInput: it is one of something else.
+            Conflict: it was undone, or the session that was compressed is gone.
+            NotCompressed: somebody compresses it.
+        """
+        return self._undo.plan(batch)
+
     def apply_undo(self, plan: str) -> Undone:
         """Take a compression back, with what was said since; its trash keeps that.
 

@@ -53,6 +53,11 @@ class Undo:
         old = Past.of(self._ledger, batch).old
         return self._locks.holding([old], partial(self._undo, batch), patient=True)
 
+    def plan(self, batch: str) -> UndoPlanned | None:
+        """Plan to take a compression back where that would drop what was said since."""
+        old = Past.of(self._ledger, batch).old
+        return self._locks.holding([old], partial(self._look, batch), patient=True)
+
     def apply(self, handle: str) -> Undone:
         """Take back what a plan says, with what was said since."""
         plan = self._plan(handle)
@@ -71,6 +76,14 @@ class Undo:
         if doomed.drops_nothing(past):
             return self._drop(past, doomed)
         return self._planned(past, doomed)
+
+    def _look(self, batch: str) -> UndoPlanned | None:
+        resume(self._db, self._ledger, KINDS)
+        past = Past.of(self._ledger, batch)
+        if past.compressed.shape == "in_place":
+            return None
+        doomed = dropping.look(self._db, past)
+        return None if doomed.drops_nothing(past) else self._planned(past, doomed)
 
     def _once(self, handle: str) -> Undone:
         """Apply a plan unless somebody has while its lock was waited for."""

@@ -12,7 +12,7 @@ from session_core.compression.applied import COMPRESS
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from session_core.ledger.records import Plan
+    from session_core.ledger.records import Batch, Plan
     from session_core.maintenance.records import Why
 
 MOST_ITEMS = 20
@@ -165,3 +165,14 @@ class Restored:
     unfit: tuple[Unfit, ...]
     remaining: int
     """How many steps were not tried yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """What the restore of a batch would bring back, said before it is done."""
+
+    batch: Batch
+    count: int
+    """How many things; fewer than the batch has changed where some are back already."""
+    items: tuple[Item, ...]
+    """The first of them, as far as it is known what they were."""

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from session_core.compression.applied import UNDO
 from session_core.compression.compressor import Compressor
-from session_core.compression.records import Undone, UndoPlanned
+from session_core.compression.records import Compressed, Undone, UndoPlanned
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
+from session_core.maintenance.answers import Coming, Item
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 
@@ -45,6 +46,17 @@ class Compressions:
         self._ledger.batch(batch)
         steps = self._ledger.steps(batch)
         return any(isinstance(s.result, dict) and "compressed" in s.result for s in steps)
+
+    def coming(self, batch: str) -> Coming | UndoPlanned:
+        """Return what taking a compression back would do; where that drops something, a plan."""
+        with self._compressor() as compressor:
+            planned = compressor.plan_undo(batch)
+        if planned is not None:
+            return planned
+        (step,) = self._ledger.steps(batch)
+        done = Compressed.of(step.result["compressed"])
+        why = f"{done.tokens_after:,} tokens become {done.tokens_before:,} again"
+        return Coming(self._ledger.batch(batch), 1, (Item(done.old_session_id, None, why),))
 
     def undo(self, batch: str) -> Undone | UndoPlanned:
         """Take a compression back; where that drops something, plan it."""

@@ -48,6 +48,16 @@ class Edited:
 
 
 @dataclass(frozen=True, slots=True)
+class Altered:
+    """One thing of a session that an edit would change: what it is, and what it would be."""
+
+    session_id: str
+    what: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
 class _Looked:
     """What an edit comes to just now."""
 
@@ -61,6 +71,13 @@ class _Looked:
         if self.pins:
             after = {each: not was for each, was in self.pins.items()}
             yield Kept(PIN, {"before": dict(self.pins), "after": after})
+
+    def altered(self) -> Iterator[Altered]:
+        for change in self.changes:
+            for name, after in change.after.items():
+                yield Altered(change.name, name, change.before[name], after)
+        for each, was in self.pins.items():
+            yield Altered(each, "pinned", was, not was)
 
 
 class Edits:
@@ -87,9 +104,7 @@ class Edits:
             Unsupported: this home has no column for it.
             Changed: somebody else changes it all the time.
         """
-        if edit == Edit():
-            raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
-        self._db.summarize(session_id)  # knows what may have been meant
+        self._require(session_id, edit)
         self._take_up()  # so that an edit that a crash has cut short can be undone
         batch: str | None = None
         for left in reversed(range(_TRIES)):
@@ -105,6 +120,23 @@ class Edits:
                 if not left:
                     raise
         return Edited(self._shown(session_id), batch)
+
+    def look(self, session_id: str, edit: Edit) -> tuple[Altered, ...]:
+        """Return what an edit would change just now; nothing where it is so already.
+
+        Raises:
+            NotFound: there is no such session.
+            InvalidInput: nothing is asked for, or the title is too long.
+            TitleTaken: another conversation has it.
+            Unsupported: this home has no column for it.
+        """
+        self._require(session_id, edit)
+        return tuple(self._look(session_id, edit).altered())
+
+    def _require(self, session_id: str, edit: Edit) -> None:
+        if edit == Edit():
+            raise InvalidInput("nothing to edit; give a title, archived, pinned or reopen")
+        self._db.summarize(session_id)  # knows what may have been meant
 
     def _apply(self, session_id: str, edit: Edit, looked: _Looked, batch: str) -> None:
         run_step(

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,21 +15,25 @@ from session_core.compression.records import Undone, UndoPlanned
 from session_core.errors import Corrupt, InvalidInput
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Audited, Batch
+from session_core.ledger.records import Audited, Batch, Member
 from session_core.maintenance import health, reclaim, trash
 from session_core.maintenance.answers import (
+    MOST_ITEMS,
     Applied,
     BackFn,
+    Coming,
     CountFn,
+    Item,
     Preview,
     ProgressFn,
     Restored,
     StopFn,
 )
 from session_core.maintenance.compressions import Compressions
-from session_core.maintenance.edits import Edit, Edited
+from session_core.maintenance.edits import Altered, Edit, Edited
 from session_core.maintenance.exporting import Exported, Form, Wish
 from session_core.maintenance.imported import Arrivals, Imported
+from session_core.maintenance.members import name_of
 from session_core.maintenance.parts import Parts
 from session_core.maintenance.records import Health, Wanted
 from session_core.models import Page, SessionFilter
@@ -123,14 +128,28 @@ class Maintenance:
             return parts.reclaim.plan()
         return parts.planner.plan(wanted)
 
-    def planned(self, plan: str) -> Preview:
-        """Return once more what a plan said when it was made.
+    def planned(self, plan: str, items: int = MOST_ITEMS) -> Preview:
+        """Return once more what a plan said when it was made, with so many of its things.
 
         Raises:
             NotFound: there is no such plan.
             Conflict: it has run out.
+            InvalidInput: it is to say nothing of them.
         """
-        return Preview.of(self._ledger.plan(plan))
+        if items < 1:
+            raise InvalidInput(f"items is {items}; at least 1")
+        found = self._ledger.plan(plan)
+        said = Preview.of(found)
+        if len(said.items) == MOST_ITEMS:
+            more = (self._item(each) for each in found.members[MOST_ITEMS:items])
+            said = replace(said, items=(*said.items, *more))
+        return replace(said, items=said.items[:items])
+
+    def _item(self, member: Member) -> Item:
+        """Return one of those that a plan has not said, as it is called now."""
+        name = name_of(member)
+        row = self._db.get_session(name)
+        return Item(name, None if row is None else row["title"], member.why)
 
     def decline(self, plan: str) -> None:
         """End a plan that is not wanted; what was done of it stays, and its batch takes it back.
@@ -215,6 +234,21 @@ class Maintenance:
         parts.runner.take_up(but=found.plan)
         return parts.runner.restoring.restore(batch, for_s, progress, stop)
 
+    def coming(self, batch: str) -> Coming | UndoPlanned:
+        """Return what a restore of a batch would bring back; where it would drop something, a plan.
+
+        Raises:
+            NotFound: there is no such batch.
+            InvalidInput: it has itself taken something back.
+            Conflict: it was taken back already, or its trash is gone.
+            Corrupt: its trash cannot be read, or the home is damaged.
+        """
+        parts = self._whole()
+        if parts.compressions.have(batch):
+            return parts.compressions.coming(batch)
+        parts.runner.take_up(but=self._ledger.batch(batch).plan)
+        return parts.runner.restoring.look(batch)
+
     def edit(
         self,
         session_id: str,
@@ -236,6 +270,25 @@ class Maintenance:
             Changed: somebody else changes it all the time.
         """
         return self._whole().edits.edit(session_id, Edit(title, archived, pinned, reopen))
+
+    def would_edit(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        archived: bool | None = None,
+        pinned: bool | None = None,
+        reopen: bool = False,
+    ) -> tuple[Altered, ...]:
+        """Return what `edit` would change, and change nothing; none where it is so already.
+
+        Raises:
+            NotFound: there is no such session.
+            InvalidInput: nothing is asked for, or the title is too long.
+            TitleTaken: another conversation has it.
+            Unsupported: this home has no column for it.
+        """
+        return self._whole().edits.look(session_id, Edit(title, archived, pinned, reopen))
 
     def export(
         self,

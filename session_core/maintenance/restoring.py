@@ -7,16 +7,19 @@ that, once more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Batch, Member, Step
+from session_core.ledger.records import Batch, Kept, Member, Step
 from session_core.ledger.steps import clear_marks, noting
-from session_core.maintenance.answers import BackFn, Restored, StopFn
+from session_core.maintenance import members
+from session_core.maintenance.answers import BackFn, Coming, Item, Preview, Restored, StopFn
+from session_core.maintenance.changes import CHANGE, Change
 from session_core.maintenance.contents import Contents
+from session_core.maintenance.edits import PIN
 from session_core.maintenance.left import Left, is_new
 from session_core.maintenance.tally import Tally
 from session_core.maintenance.undoing import Undoing
@@ -80,6 +83,24 @@ class Restoring:
             self._ledger.audit(self._client, f"restore {batch_id}", None, counts)
         return back
 
+    def look(self, batch_id: str) -> Coming:
+        """Return what a restore would put back."""
+        batch = self._ledger.undoable(batch_id)
+        left = [step for step in self._steps(batch) if step.undone_at is None]
+        if batch.plan is None:
+            kept = [one for step in left for one in self._ledger.trash(step.id)]
+            return Coming(batch, len(left), tuple(_edited(kept)))
+        names = {
+            members.name_of(each): None
+            for step in left
+            for each in step.members
+            if members.part_of(each) != "index"
+        }
+        items: tuple[Item, ...] = ()
+        with suppress(Conflict, NotFound):  # nobody remembers the plan
+            items = Preview.of(self._ledger.plan(batch.plan)).items
+        return Coming(batch, len(names), tuple(each for each in items if each.id in names))
+
     def _undo(
         self, undoing: str, step: Step, tried: Left | None, contents: Contents
     ) -> tuple[Left | None, dict[str, Any]]:
@@ -106,18 +127,32 @@ class Restoring:
             with suppress(Conflict):  # it has ended, or was never of a plan
                 self._stop(batch.plan)
             wait_for(self._ledger, batch.id, self._settle)
+        left = [step for step in reversed(self._steps(batch)) if step.undone_at is None]
+        found = [(step, Left.of(self._ledger.tried(step.id))) for step in left]
+        return sorted(found, key=lambda each: not is_new(each[1]))
+
+    def _steps(self, batch: Batch) -> list[Step]:
+        """Return the steps of a batch, which may not have taken something back themselves."""
         steps = self._ledger.steps(batch.id)
         if any(step.undoes is not None for step in steps):
             raise InvalidInput(
                 f"batch {batch.id} has itself taken something back; to have that gone again, make "
                 "the change anew"
             )
-        left = [step for step in reversed(steps) if step.undone_at is None]
-        found = [(step, Left.of(self._ledger.tried(step.id))) for step in left]
-        return sorted(found, key=lambda each: not is_new(each[1]))
+        return steps
 
     def _members(self, batch: Batch) -> dict[str, Member]:
         if batch.plan is not None:
             with suppress(Conflict, NotFound):  # nobody remembers it
                 return {each.id: each for each in self._ledger.plan(batch.plan).members}
         return {}
+
+
+def _edited(kept: Iterable[Kept]) -> Iterator[Item]:
+    """Yield what an edit has changed, which has no plan that says it."""
+    for each in kept:
+        if each.what == CHANGE:
+            change = Change.of(each.value)
+            yield Item(change.name, None, f"its {', '.join(change.before)} as before")
+        elif each.what == PIN:
+            yield from (Item(name, None, "its pin as before") for name in each.value["before"])

@@ -34,6 +34,7 @@ class Person:
             "PATH": os.environ["PATH"],
             "TERM": "xterm",
             "LANG": "C.UTF-8",
+            "PAGER": "cat",
             "MCP_SESSIONS_HOME": str(self.home),
         }
 

@@ -40,7 +40,7 @@ class Forks:
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm"},
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm", "PAGER": "cat"},
             cwd=Path(__file__).parents[2],
             encoding="utf-8",
         )

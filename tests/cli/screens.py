@@ -67,7 +67,7 @@ def screen(columns: int, env: dict[str, str], *arguments: str) -> Iterator[Scree
     ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-c", _CONTROLLED, *COMMAND, *arguments],
-        env=env | {"LANG": "C.UTF-8", "TERM": "xterm"},
+        env={"PAGER": "cat"} | env | {"LANG": "C.UTF-8", "TERM": "xterm"},
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

@@ -54,7 +54,12 @@ def test_a_declined_plan_cannot_be_applied(run, answer):
 
 def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
     before = ids(home)
-    for verb in (("prune",), ("finalize", "abandoned"), ("compress", LONG, "--keep-last", "9")):
+    for verb in (
+        ("prune",),
+        ("finalize", "abandoned"),
+        ("compress", LONG, "--keep-last", "9"),
+        ("edit", FRESH, "--pin"),
+    ):
         done = run(*verb)
         assert done.code == 5
         assert "nobody could be asked, and --yes was not given" in done.err
@@ -86,6 +91,19 @@ def test_a_plan_is_made_shown_and_applied_later(person, run, answer, home):
         assert seen.ends() == 0
     assert len(ids(home)) == len(before) - 3
     assert answer("prune", "--plan", handle)["outcome"] == "applied"
+
+
+def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
+    before = ids(home)
+    first = answer("prune", "ghosts", "--dry-run")
+    assert (first["count"], len(first["items"])) == (25, 20)
+    again = answer("prune", "--plan", first["plan"], "--plan-only", "--limit", "25")
+    assert again["plan"] == first["plan"]
+    assert again["items"][:20] == first["items"]
+    assert len({each["id"] for each in again["items"]}) == 25
+    shown = run("prune", "--plan", first["plan"], "--plan-only", "--limit", "3").out
+    assert "and 22 more; --limit 25 shows all" in shown
+    assert ids(home) == before
 
 
 @pytest.mark.parametrize(
@@ -125,21 +143,34 @@ def test_nothing_to_do_is_done(run, answer):
     [
         (("prune", "everything"), 2, "invalid choice"),
         (("prune", "--trash", "/nowhere"), 2, "there is no folder /nowhere"),
-        (("prune", "--plan", "p-nope", "--plan-only"), 2, "not allowed with"),
+        (("prune", "--plan", "p-nope", "--plan-only"), 3, "there is no plan"),
         (("prune", "--plan", "p-nope"), 3, "there is no plan"),
         (("prune", "--session", "nobody"), 3, "nobody"),
-        (("prune", "trash", "--source", "cli"), 1, "is of no session"),
-        (("prune", "--older-than", "soon"), 1, "is no time"),
-        (("finalize",), 1, "name the sessions"),
-        (("compress",), 1, "name the session"),
-        (("compress", LONG, "--method", "summary"), 1, "--plan-only"),
-        (("compress", LONG, "--summary", "/nowhere"), 1, "no summary can be read"),
+        (("prune", "trash", "--source", "cli"), 2, "trash is of no session: give no --session"),
+        (("prune", "--older-than", "soon"), 2, "--older-than/--before: 'soon' is no time"),
+        (("prune", "--min-messages", "-1"), 2, "at least 0"),
+        (("prune", "--max-cost", "nan"), 2, "no number of at least 0"),
+        (("prune", "--limit", "0"), 2, "at least 1"),
+        (("prune", "--title", "x" * 3000), 2, "--title has at most 2,000 characters"),
+        (("prune", "--title", "a", "--title", "b"), 2, "was given twice"),
+        (("prune", "--source", "x" * 300), 2, "--source has at most 200 characters"),
+        (("prune", "--trash", ""), 2, "it is empty"),
+        (("finalize",), 2, "to finalize by --session, or give expired, orphaned or abandoned"),
+        (("finalize", "--reason", "x" * 200), 2, "--reason has at most 100 characters"),
+        (("compress",), 2, "name the session"),
+        (("compress", LONG, "--keep-last", "-1"), 2, "--keep-last: -1 is out of range"),
+        (("compress", LONG, "--method", "summary"), 2, "--plan-only"),
+        (("compress", LONG, "--summary", "/nowhere"), 2, "no summary can be read"),
+        (("edit", FRESH, "--title", "x" * 600), 2, "--title has at most 500 characters"),
+        (("edit", FRESH, "--title", "The ports", "--yes"), 1, "is already in use"),
+        (("log", "--limit", "-3"), 2, "at least 1"),
+        (("trash", "empty", "--older-than", "-1"), 2, "is no time"),
         (("restore", "b-nope"), 3, "there is no batch"),
         (("restore", "b-nope", "--plan-only"), 3, "there is no batch"),
         (("edit", "nobody", "--pin"), 3, "nobody"),
-        (("edit", FRESH), 1, "nothing to edit"),
+        (("edit", FRESH), 2, "nothing to edit; give --title"),
         (("edit", FRESH, "--pin", "--unpin"), 2, "not allowed with"),
-        (("prune", "--all-profiles"), 1, "one --profile"),
+        (("prune", "--all-profiles"), 2, "one --profile"),
         (("trash",), 2, "list|empty"),
     ],
 )
@@ -153,12 +184,12 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
 def test_nothing_adds_to_a_plan(run, plan_of):
     plan = plan_of("prune")
     done = run("prune", "ghosts", "--plan", plan, "--yes")
-    assert (done.code, "with plan no what may be given" in done.err) == (1, True)
+    assert (done.code, "with --plan no WHAT may be given" in done.err) == (2, True)
 
 
 def test_a_plan_of_another_verb_is_refused_with_the_verb_that_takes_it(run, plan_of):
     done = run("finalize", "--plan", plan_of("prune"), "--yes")
-    assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (1, True)
+    assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (2, True)
 
 
 def test_what_was_changed_since_is_left_and_said(run, answer, home):
@@ -202,6 +233,8 @@ def test_every_filter_chooses_what_is_pruned(answer):
     assert chosen("--older-than", "30d", "--since", "2d") == []
     assert len(chosen("--max-messages", "4")) == 3
     assert chosen("--min-messages", "5") == []
+    assert chosen("--source", "tui", "--older-than", "30d") == []
+    assert len(chosen("--source", "tui", "--source", "cli", "--older-than", "30d")) == 3
     assert chosen("--status", "archived") == []
     assert chosen("--model", "nobody's") == []
 
@@ -217,7 +250,7 @@ def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home
     other.mkdir()
     done = answer("prune", "--trash", str(other), "--yes")
     assert [path.suffix for path in other.glob("*.db")] == [".db"]
-    assert answer("restore", done["batch"])["restored"] == 3
+    assert answer("restore", done["batch"], "--yes")["restored"] == 3
     assert len(ids(home)) == 31
 
 
@@ -238,8 +271,8 @@ def test_every_line_fits_the_terminal(person, columns):
     check("prune", "all", "--yes")
     check("finalize", "abandoned", "--plan-only")
     check("compress", LONG, "--keep-last", "9", "--yes")
-    check("edit", FRESH, "--title", "Cooking", "--pin")
-    check("restore")
+    check("edit", FRESH, "--title", "Cooking", "--pin", "--yes")
+    assert "b-" in check("restore")
     check("trash", "list")
     check("trash", "empty", "--older-than", "0", "--plan-only")
     check("log")
@@ -281,5 +314,5 @@ def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
     assert "A part of it was done, and the store is whole." in stuck.err
     done = answer("prune", "--plan", plan)
     assert (done["outcome"], done["removed"]) == ("applied", 1)
-    assert answer("restore", done["batch"])["outcome"] == "applied"
+    assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
     assert ids(home) == before

@@ -116,7 +116,7 @@ def _ready(line, person, answer):
         plan = answer(f"mcp-sessions {verb} {PLANNED.get(verb, '')} --plan-only")["plan"]
         line = re.sub(r"(?<=--plan )p-\w+", plan, line)
     if re.search(r"\bb-\w+", line):
-        batch = answer(f"mcp-sessions edit {home.LEDGER} --title Another")["batch"]
+        batch = answer(f"mcp-sessions edit {home.LEDGER} --title Another --yes")["batch"]
         line = re.sub(r"\bb-\w+", batch, line)
     return line
 

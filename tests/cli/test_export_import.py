@@ -85,7 +85,7 @@ def test_a_folder_gets_a_file_for_each_conversation(person):
 def test_a_file_that_is_there_stays(person):
     (person.folder / "mine").write_text("mine")
     done = person.run("export", "--out", "mine")
-    assert (done.returncode, (person.folder / "mine").read_text()) == (4, "mine")
+    assert (done.returncode, (person.folder / "mine").read_text()) == (1, "mine")
 
 
 def test_what_was_written_is_said_as_json(person):
@@ -113,13 +113,15 @@ def test_what_somebody_wrote_cannot_speak_to_the_terminal_when_it_is_printed(per
     ("arguments", "code", "says"),
     [
         (("export", "nobody"), 3, "`mcp-sessions list`"),
-        (("export", "--since", "soon"), 1, "such as '7d'"),
-        (("export", "--json"), 1, "--out"),
+        (("export", "--since", "soon"), 2, "such as '7d'"),
+        (("export", "--title", "x" * 3000), 2, "--title has at most"),
+        (("export", "--json"), 2, "--out"),
+        (("export", "--out", ""), 2, "it is empty"),
         (("export", "--format", "pdf"), 2, "--format"),
         (("export", "--out", "nowhere/file"), 1, "nowhere"),
-        (("import", "nothing.jsonl"), 3, "is not there"),
+        (("import", "nothing.jsonl"), 2, "there is no file nothing.jsonl"),
         (("import",), 2, "FILE"),
-        (("import", "x", "--all-profiles"), 1, "one --profile"),
+        (("import", "x", "--all-profiles"), 2, "there is no file x"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(person, arguments, code, says):
@@ -220,6 +222,13 @@ def test_a_look_changes_nothing(there, file):
     assert sessions(there.home) == {"kept", "tip"}
 
 
+def test_as_much_of_it_is_shown_as_somebody_wants(there, file):
+    shown = there.run("import", file.name, "--dry-run", "--limit", "1").stdout
+    assert "one" in shown
+    assert "and 2 more; --limit shows them" in shown
+    assert sessions(there.home) == {"kept", "tip"}
+
+
 def test_a_file_that_changes_while_somebody_looks_does_not_come_in(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
@@ -234,7 +243,8 @@ def test_ctrl_c_at_the_question_leaves_all_as_it_was(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
         terminal.process.send_signal(signal.SIGINT)
-        assert terminal.end()[0] == 130
+        code, seen = terminal.end()
+    assert (code, "Stopped; nothing was changed." in seen) == (130, True)
     assert sessions(there.home) == {"kept", "tip"}
 
 

@@ -285,7 +285,7 @@ def test_another_program_of_that_name_is_not_touched(run, user, verb):
     data = b'{"mcpServers": {"sessions": {"command": "else"}}}'
     path = written(file_of("cursor", user), data)
     done = run(verb, "cursor", "--yes")
-    assert done.returncode == 4
+    assert done.returncode == 1
     assert "--name" in done.stderr
     assert path.read_bytes() == data
 
@@ -294,14 +294,14 @@ def test_another_program_of_that_name_is_not_touched(run, user, verb):
 def test_what_is_no_server_and_has_the_name_is_not_touched(run, user, found):
     data = json.dumps({"mcpServers": {"sessions": found}}).encode()
     path = written(file_of("cursor", user), data)
-    assert run("install", "cursor", "--yes").returncode == 4
+    assert run("install", "cursor", "--yes").returncode == 1
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "-x", "ü", "x" * 65])
 def test_a_name_that_clients_refuse_is_refused(run, user, name):
     done = run("install", "codex", f"--name={name}", "--yes")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "letters, digits" in done.stderr
     assert not file_of("codex", user).exists()
 
@@ -447,6 +447,16 @@ def test_a_person_is_shown_the_change_and_asked(user, answer, code):
     os.close(person)
     assert b"+" in said
     assert file_of("cursor", user).exists() is (code == 0)
+
+
+def test_ctrl_c_at_the_question_says_that_nothing_was_changed(user):
+    user.mkdir()
+    env = {"HOME": str(user), "PATH": os.environ["PATH"]}
+    with screen(80, env, "install", "cursor") as seen:
+        seen.until("Change it?")
+        seen.type(b"\x03")
+        assert "Stopped; nothing was changed." in seen.end(130)
+    assert not file_of("cursor", user).exists()
 
 
 def test_what_a_client_writes_while_the_person_looks_is_not_lost(run, user):

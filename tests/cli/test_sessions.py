@@ -40,7 +40,12 @@ def _home(tmp_path_factory):
 
 @pytest.fixture(name="env")
 def _env(tmp_path):
-    return {"HOME": str(tmp_path / "person"), "PATH": os.environ["PATH"], "TERM": "xterm"}
+    return {
+        "HOME": str(tmp_path / "person"),
+        "PATH": os.environ["PATH"],
+        "TERM": "xterm",
+        "PAGER": "cat",
+    }
 
 
 @pytest.fixture(name="run")
@@ -153,9 +158,23 @@ def test_words_filters_and_limits_choose(run):
 
     assert titles("orders") == ["Schema change for orders"]
     assert titles("--title", "Lisbon", "--source", "telegram") == ["Trip to Lisbon #3"]
+    both = titles("--source", "telegram", "--source", "slack", "--limit", "500")
+    each = [titles("--source", one, "--limit", "500") for one in ("telegram", "slack")]
+    assert sorted(map(str, both)) == sorted(map(str, each[0] + each[1]))
+    assert all(each)
     assert titles("--min-messages", "100") == ["Schema change for orders"]
     assert titles("--older-than", "9000") == []
     assert len(titles("--limit", "2")) == 2
+
+
+def test_what_was_said_in_several_sources_is_found(run):
+    def sources(*wanted):
+        words = [word for one in wanted for word in ("--source", one)]
+        found = run("search", "the", "--every", "--limit", "200", "--json", *words)
+        return {each["source"] for each in json.loads(found.stdout)["hits"]}
+
+    assert sources("telegram", "cli") == {"telegram", "cli"}
+    assert sources("telegram") == {"telegram"}
 
 
 def test_a_conversation_is_found_by_the_start_of_its_id_or_by_its_title(run):
@@ -173,11 +192,20 @@ def test_a_hit_leads_to_what_was_said_around_it(run):
     ("arguments", "code", "says"),
     [
         (("show", "nobody"), 3, "`mcp-sessions list`"),
-        (("show", "2026"), 1, "give more of it"),
-        (("list", "--limit", "0"), 1, "limit is at least 1"),
-        (("list", "--since", "soon"), 1, "such as '7d'"),
+        (("show", "2026"), 2, "give more of it"),
+        (("list", "--limit", "0"), 2, "--limit: 0 is out of range; at least 1"),
+        (("list", "--since", "soon"), 2, "--since/--newer-than/--after: 'soon' is no time"),
+        (("search", "x", "--until", "soon"), 2, "--until: 'soon' is no time"),
+        (("list", "--title", "x" * 3000), 2, "--title has at most 2,000 characters"),
+        (("list", "x" * 3000), 2, "WORD has at most 2,000 characters"),
+        (("routes", "--platform", "a", "--platform", "b"), 2, "was given twice"),
+        (("list", "--home", "a", "--home", "b"), 2, "was given twice"),
+        (("show", "x", "--around", "-5"), 2, "at least 0"),
+        (("show", "x", "--role", "y" * 99), 2, "--role has at most 50 characters"),
+        (("list", "--home", ""), 2, "it is empty"),
         (("list", "--min-messages", "many"), 2, "--min-messages"),
-        (("search",), 2, "WORD"),
+        (("search",), 2, "name a WORD"),
+        (("show",), 2, "name the ID"),
         (("list", "--profile", "nobody"), 3, "there are default, work"),
     ],
 )

@@ -199,7 +199,7 @@ def test_what_is_no_page_is_never_replaced(person):
     before = json.loads(person.run("stats", "--json").stdout)
     database = str(person.home / "state.db")
     done = person.run("stats", "--html", database, "--yes")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "ends in .html" in done.stderr
     assert json.loads(person.run("stats", "--json").stdout)["messages"] == before["messages"]
 

@@ -45,7 +45,7 @@ def test_compressing_says_how_many_facts_it_kept_and_is_taken_back(answer, home)
     assert done["outcome"] == "applied"
     assert done["tokens_after"] < done["tokens_before"]
     assert done["retention"]["found"] >= done["retention"]["kept"] > 0
-    assert answer("restore", done["batch"])["outcome"] == "applied"
+    assert answer("restore", done["batch"], "--yes")["outcome"] == "applied"
     assert live(home, LONG) == before
 
 
@@ -59,7 +59,7 @@ def test_a_summary_of_ones_own_stands_in_its_place(answer, home, tmp_path):
         with SessionDB(home / "state.db", read_only=True) as db:
             texts = [str(row["content"]) for row in db.get_messages(done["session_id"])]
         assert any("Ports were decided." in text for text in texts)
-        answer("restore", done["batch"])
+        answer("restore", done["batch"], "--yes")
 
 
 def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
@@ -75,19 +75,54 @@ def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
 # -- edit -------------------------------------------------------------------------------------
 
 
+def test_an_edit_says_what_is_and_what_would_be_and_asks(person, home):
+    with person("edit", FRESH, "--title", "Cooking", "--archive") as seen:
+        seen.until("Change 1 session? [y/N]")
+        said = " ".join(seen.screen.split())
+        assert "title: What to cook -> Cooking;" in said
+        assert "archived: no -> yes" in said
+        assert titles(home)[FRESH] == "What to cook"
+        seen.type("y\n")
+        assert seen.ends() == 0
+    assert titles(home)[FRESH] == "Cooking"
+    assert "Undo it by" in seen.screen
+
+
+def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home):
+    before = titles(home)
+    declined = answer("edit", FRESH, "--title", "Cooking", code=5)
+    assert (declined["outcome"], declined["batch"]) == ("declined", None)
+    only = run("edit", FRESH, "--title", "Cooking", "--plan-only")
+    assert (only.code, "What to cook -> Cooking" in only.out) == (0, True)
+    with person("edit", FRESH, "--title", "Cooking") as seen:
+        seen.until("[y/N]")
+        seen.type(CTRL_C)
+        assert seen.ends() == 130
+    assert "Stopped; nothing was changed." in seen.screen
+    assert titles(home) == before
+    assert answer("log")["lines"] == []
+
+
 def test_edits_of_one_call_are_undone_as_one(answer, run, home):
-    done = run("edit", FRESH, "--title", "Cooking", "--pin", "--archive")
+    done = run("edit", FRESH, "--title", "Cooking", "--pin", "--archive", "--yes")
     assert (done.code, done.err) == (0, "")
-    assert "Cooking" in done.out
     assert titles(home)[FRESH] == "Cooking"
     batch = done.out.split("restore ")[-1].strip()
-    assert answer("restore", batch)["restored"] == 1
+    assert answer("restore", batch, "--yes")["restored"] == 1
     assert titles(home)[FRESH] == "What to cook"
 
 
 def test_an_edit_answers_the_session_and_its_batch(answer, run):
-    assert set(answer("edit", FRESH, "--unarchive")) == {"session", "batch"}
-    assert "Nothing to do: it is so already." in run("edit", FRESH, "--unarchive").out
+    assert set(answer("edit", FRESH, "--archive", "--yes")) == {"session", "batch"}
+    assert answer("edit", FRESH, "--archive")["outcome"] == "nothing"
+    assert run("edit", FRESH, "--archive").out == "Nothing to do.\n"
+
+
+def test_an_ended_session_is_reopened_where_somebody_agrees(answer):
+    old = "20260701_090000_0ld000"
+    (item,) = answer("edit", old, "--reopen", "--plan-only")["items"]
+    assert (item["id"], item["why"]) == (old, "status: ended (cli_close) -> open")
+    assert answer("edit", old, "--reopen", "--yes")["session"]["status"] == "open"
 
 
 # -- restore ----------------------------------------------------------------------------------
@@ -99,13 +134,53 @@ def test_what_can_be_undone_is_listed_and_undone(answer, run, home):
     listed = answer("restore")
     assert set(listed) == {"batches", "next_cursor"}
     assert [each["batch"] for each in listed["batches"]] == [done["batch"]]
-    only = answer("restore", done["batch"], "--plan-only")
-    assert only == listed
-    assert titles(home) != before
-    assert "Done: 25 brought back." in run("restore", done["batch"]).out
+    assert "Done: 25 brought back." in run("restore", done["batch"], "--yes").out
     assert titles(home) == before
     again = run("restore", done["batch"])
     assert (again.code, "was undone already" in again.err) == (4, True)
+
+
+def test_a_restore_says_what_comes_back_and_asks(person, answer, home):
+    before = titles(home)
+    done = answer("prune", "ghosts", "--yes")
+    with person("restore", done["batch"]) as seen:
+        seen.until("Bring back 25 things? [y/N]")
+        said = " ".join(seen.screen.split())
+        assert "It takes back `prune ghosts` of 20" in said
+        assert "20261109_120000_905700" in said
+        assert "and 5 more" in said
+        assert titles(home) != before
+        seen.type("y\n")
+        assert seen.ends() == 0
+    assert titles(home) == before
+
+
+def test_a_restore_that_is_not_agreed_to_changes_nothing(answer, run, home):
+    done = answer("prune", "ghosts", "--yes")
+    before = titles(home)
+    assert answer("restore", done["batch"], code=5)["outcome"] == "declined"
+    only = answer("restore", done["batch"], "--plan-only")
+    assert (only["outcome"], only["plan"], only["count"]) == ("planned", None, 25)
+    assert (only["batch"], only["tool"]) == (done["batch"], "prune ghosts")
+    assert len(only["items"]) == 20
+    shown = run("restore", done["batch"], "--plan-only").out
+    assert f"restore {done['batch']}" in shown
+    assert "--plan " not in shown
+    assert titles(home) == before
+
+
+def test_of_a_restore_that_would_drop_something_there_is_a_plan(answer, home):
+    done = answer("compress", LONG, "--keep-last", "9", "--shape", "continuation", "--yes")
+    before = titles(home)
+    (item,) = answer("restore", done["batch"], "--plan-only")["items"]
+    assert item["id"] == LONG
+    with SessionDB(home / "state.db") as db:
+        db.append_message(done["session_id"], "user", "said since")
+    planned = answer("restore", done["batch"], "--plan-only")
+    assert "1 messages that were said since" in planned["warnings"][0]
+    assert titles(home) == before
+    assert answer("restore", "--plan", planned["plan"], "--yes")["outcome"] == "applied"
+    assert len(live(home, LONG)) == 120
 
 
 def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
@@ -127,12 +202,12 @@ def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
 
 def test_what_does_not_fit_any_more_is_said_and_tried_again(answer, run, home):
     done = answer("prune", "--title", "part 1", "--yes")
-    taken = answer("edit", FRESH, "--title", "The ledger, part 1")
-    partly = run("restore", done["batch"])
+    taken = answer("edit", FRESH, "--title", "The ledger, part 1", "--yes")
+    partly = run("restore", done["batch"], "--yes")
     assert partly.code == 6
     assert "1 left as it is:" in partly.out
-    answer("restore", taken["batch"])
-    assert run("restore", done["batch"]).code == 0
+    answer("restore", taken["batch"], "--yes")
+    assert run("restore", done["batch"], "--yes").code == 0
     assert "The ledger, part 1" in titles(home).values()
 
 
@@ -156,7 +231,7 @@ def test_the_trash_says_what_it_takes_and_is_emptied_for_good(person, answer, ru
 
 def test_the_log_says_who_has_changed_what(answer, run):
     answer("prune", "ghosts", "--yes")
-    answer("edit", FRESH, "--pin")
+    answer("edit", FRESH, "--pin", "--yes")
     first, second = answer("log")["lines"]
     assert (first["what"], first["who"]) == ("edit", "mcp-sessions (terminal)")
     assert (second["what"], second["counts"]["removed"]) == ("prune ghosts", 25)

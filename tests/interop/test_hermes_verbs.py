@@ -76,7 +76,7 @@ def test_what_hermes_states_goes_by_the_verb_and_comes_back(made, verbs, kind):
     assert (done["outcome"], done["skipped"], done["remaining"]) == ("applied", [], 0)
     after = verbs.theirs()
     assert before.keys() - after.keys() == gone_of(made, kind)
-    assert verbs.answer("restore", done["batch"])["outcome"] == "applied"
+    assert verbs.answer("restore", done["batch"], "--yes")["outcome"] == "applied"
     assert verbs.theirs() == before
 
 
@@ -84,10 +84,10 @@ def test_hermes_reads_the_edits_and_a_named_end(verbs):
     session = next(
         name for name, row in verbs.theirs().items() if row["ended_at"] is None and not row["title"]
     )
-    edited = verbs.answer("edit", session, "--title", "Named by a verb", "--archive")
+    edited = verbs.answer("edit", session, "--title", "Named by a verb", "--archive", "--yes")
     row = verbs.theirs()[session]
     assert (row["title"], row["archived"]) == ("Named by a verb", 1)
-    verbs.answer("restore", edited["batch"])
+    verbs.answer("restore", edited["batch"], "--yes")
     assert verbs.theirs()[session]["title"] is None
 
 
@@ -103,7 +103,7 @@ def test_hermes_reads_what_is_compressed_and_what_comes_back(verbs):
     with Hermes(VERSION, verbs.home) as hermes:
         now = hermes.call("get_messages", done["session_id"])
     assert len(now) < len(before)
-    verbs.answer("restore", done["batch"])
+    verbs.answer("restore", done["batch"], "--yes")
     with Hermes(VERSION, verbs.home) as hermes:
         assert hermes.call("get_messages", "long_one") == before
 

@@ -216,6 +216,28 @@ def test_what_is_so_already_needs_no_batch(desk: Desk, wanted: dict[str, Any]):
     assert desk.ledger.audited().items == []
 
 
+def test_what_an_edit_would_change_is_what_it_changes(desk: Desk):
+    before = desk.rows()
+    wanted: dict[str, Any] = {"title": "Trip", "archived": True, "pinned": True}
+    would = desk.maintenance.would_edit("tip", **wanted)
+    assert desk.rows() == before
+    found = {(each.session_id, each.what): (each.before, each.after) for each in would}
+    assert found.pop(("root", "title")) == ("Trip", None)
+    assert found.pop(("tip", "title")) == (None, "Trip")
+    assert found.keys() == {(a, b) for a in ("root", "tip", "left") for b in ("archived", "pinned")}
+    assert {(bool(was), bool(becomes)) for was, becomes in found.values()} == {(False, True)}
+    desk.edit("tip", **wanted)
+    assert desk.maintenance.would_edit("tip", **wanted) == ()
+
+
+def test_an_edit_that_would_be_refused_is_refused_by_the_look(desk: Desk):
+    desk.edit("left", title="Taken")
+    with pytest.raises(TitleTaken):
+        desk.maintenance.would_edit("root", title="Taken")
+    with pytest.raises(NotFound):
+        desk.maintenance.would_edit("nobody", pinned=True)
+
+
 def test_nothing_to_edit_and_nobody_to_edit_are_said(desk: Desk):
     with pytest.raises(InvalidInput, match="nothing to edit"):
         desk.edit("root")

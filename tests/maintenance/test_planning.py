@@ -178,6 +178,22 @@ def test_what_makes_no_sense_is_refused(changed: Changing, wanted: Wanted) -> No
         changed.maintenance.plan(wanted)
 
 
+def test_a_plan_names_as_many_of_its_things_as_is_wanted(changed: Changing) -> None:
+    for number in range(25):
+        changed.home.session(f"old_{number:02}", 140, reason="idle")
+    changed.home.db.set_session_title("old_24", "The last")
+    planned = changed.plan("sessions")
+    assert (planned.count, len(planned.items)) == (25, 20)
+    found = changed.maintenance.planned(str(planned.plan), 100)
+    assert found.items[:20] == planned.items
+    assert {each.id for each in found.items} == {f"old_{number:02}" for number in range(25)}
+    titled = [each.id for each in found.items if each.title == "The last"]
+    assert titled == ["old_24"]
+    assert len(changed.maintenance.planned(str(planned.plan), 3).items) == 3
+    with pytest.raises(InvalidInput, match="at least 1"):
+        changed.maintenance.planned(str(planned.plan), 0)
+
+
 def test_a_session_that_is_not_there_is_not_planned(changed: Changing) -> None:
     with pytest.raises(NotFound):
         changed.plan(ids=("nobody",))

@@ -161,11 +161,32 @@ def test_a_restore_that_was_stopped_is_gone_on_with(changed: Changing) -> None:
         changed.home.clock.now = NOW
     before = changed.everything()
     done = changed.do()
+    assert changed.maintenance.coming(done.batch).count == 3
     part = changed.restore(done, 0)
+    assert changed.maintenance.coming(done.batch).count == 3 - part.restored
     assert (part.outcome, part.remaining > 0) == ("partial", True)
     rest = changed.restore(done)
     assert (rest.outcome, part.restored + rest.restored) == ("applied", 3)
     assert changed.everything() == before
+
+
+def test_what_would_come_back_is_said_and_nothing_is_changed(gone: Changing) -> None:
+    done = gone.do()
+    before = gone.everything()
+    coming = gone.maintenance.coming(done.batch)
+    assert (coming.batch.id, coming.count) == (done.batch, 1)
+    assert [(each.id, each.title) for each in coming.items] == [("old", "The schema")]
+    assert gone.everything() == before
+    gone.restore(done)
+    with pytest.raises(Conflict, match="undone already"):
+        gone.maintenance.coming(done.batch)
+
+
+def test_of_an_edit_it_is_said_what_is_as_before(gone: Changing) -> None:
+    done = gone.maintenance.edit("old", title="Another")
+    coming = gone.maintenance.coming(done.batch)
+    assert [(each.id, each.why) for each in coming.items] == [("old", "its title as before")]
+    assert coming.count == 1
 
 
 def test_what_was_put_back_is_removed_anew_and_its_batch_not_restored(gone: Changing) -> None:
@@ -187,6 +208,8 @@ def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None
     with changed.maintenance._whole().compressions._compressor() as compressor:
         done = compressor.compress("s", lambda _: "in short: counting", keep_last=2)
     assert changed.everything()["rows"]["messages"] != before
+    coming = changed.maintenance.coming(done.batch)
+    assert [each.id for each in coming.items] == ["s"]
     changed.maintenance.restore(done.batch)
     assert changed.everything()["rows"]["messages"] == before
 
@@ -204,6 +227,7 @@ def test_an_undo_that_drops_something_is_a_plan_that_the_same_call_applies(
         )
     home.clock.now = NOW + 2 * 3600
     home.db.append_message(done.session_id, "user", "since")
+    assert changed.maintenance.coming(done.batch).messages == 1
     planned = changed.maintenance.restore(done.batch)
     assert planned.messages == 1
     changed.maintenance.apply(planned.plan)

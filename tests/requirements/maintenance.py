@@ -134,6 +134,7 @@ REQUIREMENTS = {
         "a_title_of_another_conversation_is_refused_and_nothing_is_changed",
         "a_conversation_is_archived_as_a_whole_and_comes_back",
         "a_conversation_is_pinned_with_or_without_a_column",
+        "what_an_edit_would_change_is_what_it_changes",
         "what_was_compressed_is_reopened_at_its_tip",
         "a_row_that_changes_meanwhile_is_looked_at_again",
         "each_edit_is_in_the_log",

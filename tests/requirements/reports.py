@@ -48,6 +48,7 @@ REQUIREMENTS = {
         "with_a_yes_it_comes_in_and_is_taken_back_by_what_is_said",
         "without_a_terminal_nothing_comes_in_but_by_yes",
         "a_file_that_changes_while_somebody_looks_does_not_come_in",
+        "ctrl_c_at_the_question_leaves_all_as_it_was",
     ),
     "reports:watching": of(
         "issue 7",

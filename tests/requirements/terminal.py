@@ -43,6 +43,7 @@ REQUIREMENTS = {
         "uninstall_leaves_every_byte_of_toml_as_it_was",
         "what_is_half_written_or_of_another_form_is_left_alone",
         "what_a_client_writes_while_the_person_looks_is_not_lost",
+        "ctrl_c_at_the_question_says_that_nothing_was_changed",
         "a_file_that_is_read_only_is_left_alone",
         "twice_is_the_same_as_once",
         "each_system_has_its_own_places",

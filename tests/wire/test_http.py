@@ -161,14 +161,15 @@ def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "code", "said"),
     [
-        (["--host", "0.0.0.0"], "--allow-host"),
-        (["--host", "0.0.0.0", "--no-token", "--allow-host", "x"], "--no-token is for loopback"),
-        (["--port", "99999"], "nobody can listen"),
+        (["--host", "0.0.0.0"], 2, "--allow-host"),
+        (["--host", "0.0.0.0", "--no-token", "--allow-host", "x"], 2, "--no-token is for loopback"),
+        (["--port", "99999"], 2, "at most 65535"),
+        (["--host", "256.0.0.1", "--allow-host", "x"], 1, "nobody can listen"),
     ],
 )
-def test_an_open_door_is_refused(served_home, more, said):
+def test_an_open_door_is_refused(served_home, more, code, said):
     done = subprocess.run(
         [*command(served_home), "--http", *more],
         env=environment(served_home) | {"MCP_SESSIONS_TOKEN": TOKEN},
@@ -176,7 +177,7 @@ def test_an_open_door_is_refused(served_home, more, said):
         text=True,
         check=False,
     )
-    assert done.returncode == 1
+    assert done.returncode == code
     assert said in done.stderr
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mcp_serve.cli.asking import agreed
 from mcp_serve.cli.clients.change import Change
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
 from mcp_serve.cli.codes import DECLINED, DONE
+from mcp_serve.cli.options import of_answers
 from mcp_serve.cli.screen import Screen
+from mcp_serve.cli.scripts import print_json
 from session_core import InvalidInput, Unsupported
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
@@ -26,6 +29,7 @@ def of_client(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="sessions", help="the name of the server (sessions)")
     parser.add_argument("--yes", action="store_true", help="make the change without a question")
+    of_answers(parser)
 
 
 def place_of(options: argparse.Namespace) -> tuple[Client, Path]:
@@ -46,17 +50,35 @@ def place_of(options: argparse.Namespace) -> tuple[Client, Path]:
     return client, path
 
 
-def make(wanted: Change, *, yes: bool) -> int:
+def make(options: argparse.Namespace, wanted: Change) -> int:
     """Show a change, ask for it, make it."""
-    screen, file = Screen(sys.stdout), wanted.file
-    screen.whole(f"{file.path}")
-    for line in file.difference(wanted.text):
-        screen.whole(f"  {line}")
-    sys.stdout.flush()
-    if not agreed("Change it?", yes=yes):
+    screen, file = Screen(sys.stderr if options.json else sys.stdout), wanted.file
+    difference = list(file.difference(wanted.text))
+    if not (options.json and options.yes):
+        screen.whole(f"{file.path}")
+        for line in difference:
+            screen.whole(f"  {line}")
+        sys.stdout.flush()
+    if not agreed("Change it?", yes=options.yes):
         screen.whole("Nothing was changed; --yes changes it without a question.")
+        say(options, file.path, "declined", difference)
         return DECLINED
     wanted.make()
     kept = f"; {file.copy.name} has it as it was" if file.copy.exists() else ""
-    screen.whole(f"Done{kept}.")
+    if not options.json:
+        screen.whole(f"Done{kept}.")
+    say(options, file.path, "applied", difference, str(file.copy) if kept else None)
     return DONE
+
+
+def say(
+    options: argparse.Namespace,
+    path: Path,
+    outcome: str,
+    difference: Sequence[str] = (),
+    copy: str | None = None,
+) -> None:
+    """Answer a script what has become of a change; `copy` is where the file is as it was."""
+    if options.json:
+        found = {"outcome": outcome, "client": options.client, "path": str(path)}
+        print_json(found | {"difference": list(difference), "copy": copy})

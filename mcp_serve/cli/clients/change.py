@@ -11,7 +11,7 @@ from mcp_serve.cli.clients import formats, server
 from mcp_serve.cli.clients.files import ConfigurationFile
 from mcp_serve.cli.clients.jsonc import Malformed
 from mcp_serve.cli.clients.places import Client
-from session_core import Conflict, InvalidInput, SessionError
+from session_core import Denied, SessionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,11 @@ def adding(client: Client, path: Path, name: str, entry: dict[str, Any]) -> Chan
     """Return the change that puts a server into a configuration.
 
     Raises:
-        Conflict: another program stands there by this name.
-        InvalidInput: the file is not what it should be.
+        Denied: another program stands there by this name, or the file is not what it should be.
     """
     file, found = _look(client, path, name)
     if found is not None and not server.is_ours(found):
-        raise Conflict(f"{path} has another server named {name}; choose a name by --name")
+        raise Denied(f"{path} has another server named {name}; choose a name by --name")
     form = formats.format_of(path)
     with_it = _mended(file, lambda: formats.with_entry(form, file.text, client.table, name, entry))
     return Change(client, file, with_it)
@@ -61,7 +60,7 @@ def removing(client: Client, path: Path, name: str) -> Change | None:
     if found is None:
         return None
     if not server.is_ours(found):
-        raise Conflict(f"{path} has another server named {name}; choose a name by --name")
+        raise Denied(f"{path} has another server named {name}; choose a name by --name")
     form = formats.format_of(path)
     before = _before(client, file, name, found)
     if before is not None:
@@ -111,6 +110,6 @@ def _mended(file: ConfigurationFile, look: Any) -> Any:
     try:
         return look()
     except Malformed as error:
-        raise InvalidInput(
+        raise Denied(
             f"{file.path} cannot be changed: {error}; mend it, or add by hand what --print shows"
         ) from error

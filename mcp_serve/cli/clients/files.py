@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_serve.cli.putting import put
-from session_core import Conflict, Denied, InvalidInput
+from session_core import Conflict, Denied
 
 _BEFORE = ".before-mcp-sessions"
 _NEW = 0o600
@@ -48,12 +48,12 @@ class ConfigurationFile:
         """What is in it, without the mark.
 
         Raises:
-            InvalidInput: it is no UTF-8.
+            Denied: it is no UTF-8.
         """
         try:
             return (self.data or b"").removeprefix(codecs.BOM_UTF8).decode()
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"{self.path} is no text in UTF-8; save it as such") from error
+            raise Denied(f"{self.path} is no text in UTF-8; save it as such") from error
 
     @property
     def copy(self) -> Path:
@@ -70,8 +70,7 @@ class ConfigurationFile:
 
         Raises:
             Conflict: somebody else has changed it meanwhile.
-            Denied: it may not be written.
-            InvalidInput: a path in the text is none in UTF-8.
+            Denied: it may not be written, or a path in the text is none in UTF-8.
         """
         # A link, as people keep to their dotfiles, stays one: what it leads to is replaced.
         place = Path(os.path.realpath(self.path))
@@ -86,7 +85,7 @@ class ConfigurationFile:
                 raise Conflict(f"{self.path} was changed meanwhile; try again")
             put(place, data, mode)
         except UnicodeEncodeError as error:
-            raise InvalidInput("what is to be started has a path that is no text") from error
+            raise Denied("what is to be started has a path that is no text") from error
         except OSError as error:
             raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
 

@@ -1,0 +1,107 @@
+"""A list goes on behind its cursor, and what is longer than the terminal is shown in pages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.at_terminal import Person, plain
+from tests.cli.homes import FRESH, LONG, build
+
+LISTS = (
+    (("list", "--status", "all"), "sessions", "id"),
+    (("search", "question", "--every"), "hits", "message_id"),
+    (("show", LONG), "messages", "id"),
+    (("log",), "lines", "counts"),
+    (("restore",), "batches", "batch"),
+    (("trash", "list"), "batches", "batch"),
+)
+
+
+@pytest.fixture(name="changed")
+def _changed(answer):
+    """Something was changed more than once."""
+    for number in range(3):
+        answer("edit", FRESH, "--title", f"Meal {number}", "--yes")
+
+
+@pytest.mark.usefixtures("changed")
+@pytest.mark.parametrize(("verb", "key", "name"), LISTS, ids=lambda each: each[0])
+def test_a_list_goes_on_behind_the_cursor_that_it_answers(answer, verb, key, name):
+    first = answer(*verb, "--limit", "2")
+    alone = (verb[0], *verb[1:2]) if verb[0] == "trash" else verb[:1]
+    more = answer(*alone, "--cursor", first["next_cursor"], "--limit", "1")
+    same = answer(*verb, "--cursor", first["next_cursor"], "--limit", "1")
+    both = answer(*verb, "--limit", "3")
+    assert len(first[key]) == 2
+    assert more == same
+    found = sorted(str(each[name]) for each in first[key] + more[key])
+    assert found == sorted(str(each[name]) for each in both[key])
+
+
+def test_routes_go_on_behind_their_cursor_and_end(answer):
+    found = answer("routes")
+    assert len(found["routes"]) == 1
+    assert found["next_cursor"] is None
+
+
+def test_a_cursor_of_something_else_is_refused(answer, run):
+    cursor = answer("list", "--limit", "1")["next_cursor"]
+    for wrong in (
+        ("search", "--cursor", cursor),
+        ("list", "--cursor", "x"),
+        ("list", "--source", "tui", "--cursor", cursor),
+    ):
+        done = run(*wrong)
+        assert done.code == 2
+        assert "cursor" in done.err
+
+
+# -- pages -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="reader")
+def _reader(tmp_path):
+    """Somebody with a pager that marks what goes through it."""
+    person = Person(tmp_path, build(tmp_path / "shelf", old=40))
+    return lambda *verb, **env: plain(person.sees(80, *verb, **env)[1])
+
+
+PAGER = "sed s/^/paged:/"
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [("list", "--limit", "60"), ("show", LONG), ("search", "ticket", "--every", "--limit", "60")],
+    ids=lambda verb: verb[0],
+)
+def test_what_is_longer_than_the_terminal_is_shown_in_pages(reader, verb):
+    shown = reader(*verb, PAGER=PAGER).splitlines()
+    assert len(shown) > 40
+    assert {line[:6] for line in shown} == {"paged:"}
+
+
+def test_nothing_is_paged_that_fits_or_that_nobody_wants_paged(reader):
+    for verb in (
+        ("list", "--limit", "2"),
+        ("log",),
+        ("show", LONG, "--no-pager"),
+        ("doctor", "--json"),
+    ):
+        assert "paged:" not in reader(*verb, PAGER=PAGER)
+    assert "paged:" not in reader("show", LONG, "--json", PAGER=PAGER)
+    assert "The ports" in reader("show", LONG, PAGER="no-such-pager")
+
+
+def test_a_script_has_no_pager(tmp_path):
+    person = Person(tmp_path, build(tmp_path / "shelf"))
+    assert "paged:" not in person.run("show", LONG, PAGER=PAGER).stdout
+
+
+def test_less_shows_it_and_ends_where_the_person_has_enough(tmp_path):
+    person = Person(tmp_path, build(tmp_path / "shelf"))
+    with person.at(80, "show", LONG, PAGER="less") as terminal:
+        terminal.until("The ports")
+        terminal.type("q")
+        code, seen = terminal.end()
+    assert code == 0
+    assert "/srv/ports/59.toml" not in seen
