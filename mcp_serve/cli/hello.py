@@ -34,11 +34,13 @@ def run(options: argparse.Namespace) -> int:
     else:
         if not newest:
             screen.line("  none yet")
+    if newest:
+        screen.dim(f"  {'active':>7}  title")
     for each in newest:
         screen.line(_one_line(each))
     screen.line()
     for command, does in _NEXT:
-        screen.line(f"  {command:<22}{does}")
+        screen.block(f"  {command:<22}", does)
     return 0
 
 

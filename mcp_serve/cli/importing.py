@@ -32,7 +32,7 @@ _MB = 1_000_000
 _AT_ONCE = 50
 """So many sessions has one command line that takes them back."""
 
-_COMING = (Column("msgs", right=True), Column("title", yields=True), Column("id"))
+_COMING = (Column("msgs", right=True), Column("title", yields=True), Column("id", copied=True))
 _LEFT = (Column("where"), Column("why", wraps=True))
 
 

@@ -66,7 +66,7 @@ def _list(screen: Screen, name: str) -> None:
     for client in CLIENTS:
         screen.line(f"{client.name:<15} {_state(client, machine, name):<14} {client.label}")
     screen.line()
-    screen.line("mcp-sessions install NAME tells one of them of this server.")
+    screen.block("", "mcp-sessions install NAME tells one of them of this server.")
 
 
 def _state(client: Client, machine: Machine, name: str) -> str:

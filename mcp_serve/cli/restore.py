@@ -20,10 +20,10 @@ _ALL = 100_000
 
 _COLUMNS = (
     Column("when"),
-    Column("what", yields=True),
+    Column("what", wraps=True),
     Column("things", right=True),
     Column("until"),
-    Column("batch"),
+    Column("batch", copied=True),
 )
 
 EXAMPLES = """\

@@ -140,7 +140,7 @@ def show_list(
     """Show what a list has found, with the profiles where there are several."""
     several = any("profile" in each for each in entries)
     rows = [[each["profile"], *row(each)] if several else row(each) for each in entries]
-    terminal().table([Column("profile"), *columns] if several else columns, rows)
+    terminal().table([Column("profile", copied=True), *columns] if several else columns, rows)
 
 
 def terminal() -> Terminal:
