@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcp_serve import rows, token
+from mcp_serve.cli import absent
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
@@ -61,9 +62,10 @@ def of_homes(served: Served) -> Iterator[Check]:
     """Yield how every home is that was asked for."""
     choose_driver()
     yield _found(served)
+    is_wrong = absent.wrong(served) is not None
     for name in served.names:
         label = f" {name}" if len(served.names) > 1 else ""
-        yield from _of_home(served.home(name), label)
+        yield from _of_home(served.home(name), label, is_wrong=is_wrong)
 
 
 def of_sqlite() -> Check:
@@ -89,24 +91,30 @@ def _found(served: Served) -> Check:
     return Check("home", "ok", said, more=more)
 
 
-def _of_home(home: Home, label: str) -> Iterator[Check]:
+def _of_home(home: Home, label: str, *, is_wrong: bool) -> Iterator[Check]:
     about = f"sessions{label}"
     try:
+        missing = absent.reason(home.path)
         home.db.list_sessions(limit=1)
-        health = home.maintenance.health() if home.db.path.exists() else None
+        health = None if missing else home.maintenance.health()
     except (SessionError, OSError) as error:
         yield Check(about, "failure", f"cannot be read: {error}", _way_out(home, error))
     else:
-        yield from _of_health(home, about, health)
+        if health is None:
+            yield _of_missing(home, about, missing, is_wrong=is_wrong)
+        else:
+            yield from _of_health(home, about, health)
     yield _of_gateway(home, label)
     yield from _of_state(home, label)
 
 
-def _of_health(home: Home, about: str, health: Health | None) -> Iterator[Check]:
-    if health is None:
-        said = f"there is no {home.db.path} yet"
-        yield Check(about, "warning", said, "start the agent once, or name another --home")
-        return
+def _of_missing(home: Home, about: str, missing: str | None, *, is_wrong: bool) -> Check:
+    state: State = "failure" if is_wrong or absent.is_empty(home.path) else "warning"
+    said = f"there is no home in {home.path}: {missing}"
+    return Check(about, state, said, absent.to_do(home.path))
+
+
+def _of_health(home: Home, about: str, health: Health) -> Iterator[Check]:
     counts, size = health.sessions, health.sizes.db if health.sizes else 0
     said = f"{counts.total:,} ({counts.open:,} open), {counts.messages:,} messages"
     said += f", {size / 1e6:,.1f} MB"

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     """Show it, ask, bring it in, say how to take it back."""
     path = Path(options.file).expanduser()
     out = Terminal(sys.stderr if options.json else sys.stdout)
-    with Tools(options, changes=True) as tools:
+    with Tools(options, changes=True, new=True) as tools:
         maintenance = tools.home.maintenance_for(Working.client)
         seen = _state(path)
         with Bar("Reading, in MB") as bar:

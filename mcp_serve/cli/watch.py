@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Follow until somebody ends it."""
-    with Tools(options) as tools:
+    with Tools(options, new=True) as tools:
         anyio.run(_Following(options, tools).follow)
     return DONE
 

@@ -188,19 +188,6 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
     assert "Traceback" not in done.stderr
 
 
-def test_a_home_without_a_database_has_nothing_and_gets_none(env, tmp_path):
-    for verb in (("list",), ("search", "x"), ("routes",)):
-        done = subprocess.run(
-            [*COMMAND, "--home", str(tmp_path / "none"), *verb],
-            env=env,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-    assert not (tmp_path / "none").exists()
-
-
 @pytest.mark.parametrize(
     "verb",
     ["list", "show", "search", "routes", "stats", "watch", "export", "import", "completion",

@@ -106,14 +106,6 @@ def test_deep_counts_instead_of_estimating(person):
     assert set(json.loads(done.stdout)) == set(SPEC.answers.__annotations__)
 
 
-def test_a_home_without_a_database_is_reported_and_gets_none(tmp_path):
-    person = Person(tmp_path, tmp_path / "none")
-    done = person.run("stats")
-    assert done.returncode == 0
-    assert "there is no" in done.stdout
-    assert not person.home.exists()
-
-
 def test_a_home_that_cannot_be_read_is_a_report_too(tmp_path):
     person = Person(tmp_path, tmp_path / "h")
     (person.home / "state.db").mkdir(parents=True)

@@ -22,6 +22,7 @@ REQUIREMENTS = {
         "where_there_is_nothing_yet_it_says_what_to_do_and_makes_nothing",
         "the_findings_come_with_the_command_that_mends_them_and_nothing_is_changed",
         "a_database_that_cannot_be_read_is_a_failure_with_a_way_out",
+        "a_named_home_that_is_not_there_is_a_failure_and_so_is_an_empty_database",
         "a_token_that_is_none_is_a_failure_and_none_is_made_by_looking",
     ),
     "terminal:handshake": of(
@@ -67,6 +68,17 @@ REQUIREMENTS = {
         "the_command_that_mends_what_the_doctor_found_is_whole",
         "what_can_be_typed_next_is_a_line_of_its_own",
         "the_bare_command_cuts_no_advice",
+    ),
+    "terminal:absent": of(
+        "surface 5; design 4",
+        "A home that was named and is not there is an unknown id, and none is made by asking.",
+        "cli/test_absent",
+        "every_verb_says_that_a_named_home_is_not_there_and_makes_none",
+        "what_is_there_instead_of_a_home_is_said_with_what_to_do",
+        "the_home_that_may_have_been_meant_is_named",
+        "the_folder_of_a_profile_is_a_home_and_one_that_is_empty_is_none",
+        "where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_do",
+        "what_comes_in_begins_a_home_where_one_was_named",
     ),
     "terminal:clients": of(
         "issue 7; mcp 8",
