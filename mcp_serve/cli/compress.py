@@ -15,7 +15,7 @@ from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.terminal import Column, Terminal
 from mcp_serve.cli.tools import Answer
 from mcp_serve.tools import compress
-from session_core import InvalidInput
+from session_core import InvalidInput, Limits
 
 EXAMPLES = """\
 examples:
@@ -44,7 +44,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="extractive: made of what was said (default); summary: you give it",
     )
     parser.add_argument("--shape", choices=("auto", "in_place", "continuation"))
-    parser.add_argument("--keep-last", type=int, metavar="N", help="so many messages stay")
+    parser.add_argument(
+        "--keep-last",
+        type=int,
+        metavar="N",
+        help=f"so many messages stay at the end (the last {Limits().tail_tokens:,} tokens)",
+    )
     changing.arguments(parser)
     of_homes(parser)
     of_answers(parser)
