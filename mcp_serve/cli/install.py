@@ -6,12 +6,14 @@ import argparse
 import sys
 from typing import Any
 
+from mcp_serve.cli import absent
 from mcp_serve.cli.clients import change, formats, server
 from mcp_serve.cli.clients.asked import make, of_client, place_of
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.options import of_homes
 from mcp_serve.cli.screen import Screen
+from mcp_serve.served import Options, Served
 from session_core import SessionError
 
 EXAMPLES = """\
@@ -38,6 +40,10 @@ def run(options: argparse.Namespace) -> int:
         _list(screen, options.name)
         return DONE
     client, path = place_of(options)
+    served = Served(
+        Options(home=options.home, profiles=options.profile, all_profiles=options.all_profiles)
+    )
+    _note_what_is_not_there(served)
     program, *rest = server.command(shared=options.project)
     entry = client.entry(program, [*rest, *server.arguments(options)])
     if options.print:
@@ -52,6 +58,14 @@ def run(options: argparse.Namespace) -> int:
     if code == DONE:
         screen.whole(f"Start {client.label} anew, and ask it what you worked on last week.")
     return code
+
+
+def _note_what_is_not_there(served: Served) -> None:
+    """Say it where a home was named that has to be begun yet; it is told all the same."""
+    missing, path = absent.wrong(served), served.path()
+    if missing is not None:
+        note = f"Note: there is no home in {path} yet: {missing}; {absent.to_do(path)}."
+        Screen(sys.stderr).block("", note)
 
 
 def _snippet(client: Client, name: str, entry: dict[str, Any]) -> str:

@@ -57,6 +57,6 @@ def make(wanted: Change, *, yes: bool) -> int:
         screen.whole("Nothing was changed; --yes changes it without a question.")
         return DECLINED
     wanted.make()
-    kept = f"; {file.copy.name} has it as it was" if file.copy.exists() else ""
+    kept = f"; {file.copy.name} has it as it was before" if file.copy.exists() else ""
     screen.whole(f"Done{kept}.")
     return DONE
