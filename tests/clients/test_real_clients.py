@@ -265,8 +265,8 @@ def test_codex_calls_tools_and_reads_resources(codex, tmp_path):
     found = codex.ask("mcpServerStatus/list", threadId=thread)["data"]
     counts = {each["name"]: (len(each["tools"]), len(each["resources"])) for each in found}
     assert counts == {"stdio": (11, 8), "http": (11, 8)}
-    for server in counts:
-        at = {"threadId": thread, "server": server}
+    for way in counts:
+        at = {"threadId": thread, "server": way}
         given = {"tool": "sessions_list", "arguments": {"limit": 2}}
         called = codex.ask("mcpServer/tool/call", **at, **given)
         assert len(called["structuredContent"]["sessions"]) == 2
