@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcp_serve import rows, token
-from mcp_serve.cli import absent
+from mcp_serve.cli import absent, findings
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
@@ -50,9 +50,6 @@ _NEXT = {
     "unreadable": "mcp-sessions stats --deep",
 }
 """What mends a finding that no plan does."""
-
-_SENTENCES = ("unreadable", "broken_entries", "large_index", "free_pages", "long_log")
-"""Findings that are about one thing, which nobody counts."""
 
 _HARMLESS = ("never_ended", "drifted_counters")
 """Findings that are as they are: sessions may be open, and no counter is trusted."""
@@ -122,7 +119,7 @@ def _of_health(home: Home, about: str, health: Health) -> Iterator[Check]:
     yield Check(about, "ok", said, more=more)
     for each in health.findings:
         what = rows.one_line(home, each.what, 300) or each.code
-        what = what if each.code in _SENTENCES else f"{each.count:,} {what}"
+        what = findings.said(each.code, each.count, what)
         mends = f"mcp-sessions {each.tool} {each.plan}" if each.tool else _NEXT.get(each.code)
         state: State = "failure" if each.code == "unreadable" else "warning"
         if each.code not in _HARMLESS:

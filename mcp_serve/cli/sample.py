@@ -144,9 +144,10 @@ def _long_session(db: SessionDB, at: float) -> None:
 def _tool_turn(step: int, path: str) -> list[dict[str, Any]]:
     call = {"name": "read_file", "arguments": f'{{"path": "{path}"}}'}
     called = {"id": f"call_{step}", "type": "function", "function": call}
-    found = f"{path}: 3 columns, 1 index\n{_source(step)}"
+    found = f"{path}: 3 columns, 1 index"
     if step == 41:  # noqa: PLR2004 -- somewhere in the middle
         found += "\nERR_POOL_4711: connection pool exhausted in orders_sync.flush_batch"
+    found += f"\n{_source(step)}"
     return [
         {"role": "assistant", "content": f"Reading {path}.", "tool_calls": [called]},
         {

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_serve.cli.screen import ago, fit
+from mcp_serve.cli.screen import ago, ahead, fit
 from mcp_serve.quoting import harmless
 
 _FILE_COLUMNS = 240
@@ -202,7 +202,7 @@ def until(moment: str | None) -> str:
     if moment is None:
         return "?"
     left = _timestamp(moment) - time.time()
-    return f"in {ago(left)}" if left > 0 else "expired"
+    return f"in {ahead(left)}" if left > 0 else "expired"
 
 
 def _timestamp(moment: str) -> float:

@@ -178,6 +178,7 @@ def test_a_hit_leads_to_what_was_said_around_it(run):
         (("list", "--since", "soon"), 1, "such as '7d'"),
         (("list", "--min-messages", "many"), 2, "--min-messages"),
         (("search",), 2, "WORD"),
+        (("search", ""), 2, "type a word"),
         (("list", "--profile", "nobody"), 3, "there are default, work"),
     ],
 )

@@ -132,3 +132,8 @@ def test_a_script_gets_no_blanks_at_the_end_of_a_line(run, answer):
         lines = run(*verb).out.splitlines()
         assert len(lines) > 1
         assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_batch_expires_in_the_thirty_days_that_are_promised(run, answer):
+    answer("prune", "ghosts", "--yes")
+    assert "in 30 d" in run("trash", "list").out
