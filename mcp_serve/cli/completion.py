@@ -12,8 +12,8 @@ import sys
 from mcp_serve.cli.codes import DONE
 
 EXAMPLES = """\
-It completes verbs, options, their values, files and folders. Ids and sources are not
-completed, in any of these shells: nothing of ours is started when the key is pressed.
+Verbs, options, their values, files and folders are completed. Ids and sources are
+not, in any of these shells: nothing of ours is started when the key is pressed.
 
 examples:
   eval "$(mcp-sessions completion bash)"                 in this shell alone
