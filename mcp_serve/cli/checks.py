@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcp_serve import rows, token
+from mcp_serve.cli import absent, findings
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
@@ -50,9 +51,6 @@ _NEXT = {
 }
 """What mends a finding that no plan does."""
 
-_SENTENCES = ("unreadable", "broken_entries", "large_index", "free_pages", "long_log")
-"""Findings that are about one thing, which nobody counts."""
-
 _HARMLESS = ("never_ended", "drifted_counters")
 """Findings that are as they are: sessions may be open, and no counter is trusted."""
 
@@ -61,9 +59,10 @@ def of_homes(served: Served) -> Iterator[Check]:
     """Yield how every home is that was asked for."""
     choose_driver()
     yield _found(served)
+    is_wrong = absent.wrong(served) is not None
     for name in served.names:
         label = f" {name}" if len(served.names) > 1 else ""
-        yield from _of_home(served.home(name), label)
+        yield from _of_home(served.home(name), label, is_wrong=is_wrong)
 
 
 def of_sqlite() -> Check:
@@ -89,24 +88,30 @@ def _found(served: Served) -> Check:
     return Check("home", "ok", said, more=more)
 
 
-def _of_home(home: Home, label: str) -> Iterator[Check]:
+def _of_home(home: Home, label: str, *, is_wrong: bool) -> Iterator[Check]:
     about = f"sessions{label}"
     try:
+        missing = absent.reason(home.path)
         home.db.list_sessions(limit=1)
-        health = home.maintenance.health() if home.db.path.exists() else None
+        health = None if missing else home.maintenance.health()
     except (SessionError, OSError) as error:
         yield Check(about, "failure", f"cannot be read: {error}", _way_out(home, error))
     else:
-        yield from _of_health(home, about, health)
+        if health is None:
+            yield _of_missing(home, about, missing, is_wrong=is_wrong)
+        else:
+            yield from _of_health(home, about, health)
     yield _of_gateway(home, label)
     yield from _of_state(home, label)
 
 
-def _of_health(home: Home, about: str, health: Health | None) -> Iterator[Check]:
-    if health is None:
-        said = f"there is no {home.db.path} yet"
-        yield Check(about, "warning", said, "start the agent once, or name another --home")
-        return
+def _of_missing(home: Home, about: str, missing: str | None, *, is_wrong: bool) -> Check:
+    state: State = "failure" if is_wrong or absent.is_empty(home.path) else "warning"
+    said = f"there is no home in {home.path}: {missing}"
+    return Check(about, state, said, absent.to_do(home.path))
+
+
+def _of_health(home: Home, about: str, health: Health) -> Iterator[Check]:
     counts, size = health.sessions, health.sizes.db if health.sizes else 0
     said = f"{counts.total:,} ({counts.open:,} open), {counts.messages:,} messages"
     said += f", {size / 1e6:,.1f} MB"
@@ -114,7 +119,7 @@ def _of_health(home: Home, about: str, health: Health | None) -> Iterator[Check]
     yield Check(about, "ok", said, more=more)
     for each in health.findings:
         what = rows.one_line(home, each.what, 300) or each.code
-        what = what if each.code in _SENTENCES else f"{each.count:,} {what}"
+        what = findings.said(each.code, each.count, what)
         mends = f"mcp-sessions {each.tool} {each.plan}" if each.tool else _NEXT.get(each.code)
         state: State = "failure" if each.code == "unreadable" else "warning"
         if each.code not in _HARMLESS:

@@ -12,6 +12,9 @@ import sys
 from mcp_serve.cli.codes import DONE
 
 EXAMPLES = """\
+Verbs, options, their values, files and folders are completed. Ids and sources are
+not, in any of these shells: nothing of ours is started when the key is pressed.
+
 examples:
   eval "$(mcp-sessions completion bash)"                 in this shell alone
   mcp-sessions completion bash >> ~/.bashrc              in each that starts

@@ -16,7 +16,7 @@ from mcp_serve.cli.terminal import Column, Terminal
 from mcp_serve.cli.tools import Answer
 from mcp_serve.cli.values import some, whole
 from mcp_serve.tools import compress
-from session_core import InvalidInput
+from session_core import InvalidInput, Limits
 
 EXAMPLES = """\
 examples:
@@ -46,7 +46,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--shape", choices=("auto", "in_place", "continuation"))
     parser.add_argument(
-        "--keep-last", type=whole(0, 100_000), metavar="N", help="so many messages stay"
+        "--keep-last",
+        type=whole(0, 100_000),
+        metavar="N",
+        help=f"so many messages stay at the end (the last {Limits().tail_tokens:,} tokens)",
     )
     changing.arguments(parser)
     of_homes(parser)

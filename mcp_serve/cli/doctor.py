@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_serve.cli.codes import DONE, FAILED
 from mcp_serve.cli.options import of_answers, of_homes
-from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen
+from mcp_serve.cli.screen import GREEN, RED, YELLOW, Screen, columns
 from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.values import amount
 from mcp_serve.served import Options, Served
@@ -35,6 +35,7 @@ _MARKS: dict[State, tuple[str, str]] = {
     "failure": ("✘", RED),
 }
 _ABOUT = 14
+_COMMANDS = ("mcp-sessions ", "chmod ")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,12 +101,20 @@ def _show(checks: Iterator[Check]) -> list[Check]:
         head = f"{mark} {each.state:<8}{each.about:<{_ABOUT}} "
         screen.block(head, _short(each.says), style=colour)
         if each.next:
-            screen.block(" " * len(head) + "-> ", _short(each.next))
+            _advise(screen, " " * len(head) + "-> ", _short(each.next))
         sys.stdout.flush()
         found.append(each)
     screen.line()
     screen.line(_sum(Counter(each.state for each in found)))
     return found
+
+
+def _advise(screen: Screen, head: str, text: str) -> None:
+    """Say what to do next; a command that does not fit beside its head stands whole below."""
+    if text.startswith(_COMMANDS) and columns(head + text) > screen.width:
+        screen.whole(f"  -> {text}")
+    else:
+        screen.block(head, text)
 
 
 def _short(text: str) -> str:

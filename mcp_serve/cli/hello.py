@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
+from mcp_serve.cli import absent
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.cli.screen import Screen, ago
 from mcp_serve.quoting import plain
@@ -33,13 +35,20 @@ def run(options: argparse.Namespace) -> int:
         screen.whole(f"  they cannot be read: {error}")
     else:
         if not newest:
-            screen.line("  none yet")
+            screen.block("  ", _none(home.path))
+    if newest:
+        screen.line(f"  {'active':>7}  title")
     for each in newest:
         screen.line(_one_line(each))
     screen.line()
     for command, does in _NEXT:
-        screen.line(f"  {command:<22}{does}")
+        screen.block(f"  {command:<22}", does)
     return 0
+
+
+def _none(path: Path) -> str:
+    missing = absent.reason(path)
+    return f"none yet: {missing}; {absent.to_do(path)}" if missing else "none yet"
 
 
 def _one_line(summary: SessionSummary) -> str:

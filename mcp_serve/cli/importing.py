@@ -33,7 +33,7 @@ _MB = 1_000_000
 _AT_ONCE = 50
 """So many sessions has one command line that takes them back."""
 
-_COMING = (Column("msgs", right=True), Column("title", yields=True), Column("id"))
+_COMING = (Column("msgs", right=True), Column("title", yields=True), Column("id", copied=True))
 _LEFT = (Column("where"), Column("why", wraps=True))
 
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Show it, ask, bring it in, say how to take it back."""
     path: Path = options.file
     out = Terminal(sys.stderr if options.json else sys.stdout)
-    with Tools(options, changes=True) as tools:
+    with Tools(options, changes=True, new=True) as tools:
         maintenance = tools.home.maintenance_for(Working.client)
         seen = _state(path)
         with Bar("Reading, in MB") as bar:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+from mcp_serve.cli import absent
 from mcp_serve.cli.clients import change, formats, server
 from mcp_serve.cli.clients.asked import make, of_client, place_of, say
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
@@ -13,6 +14,7 @@ from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.options import of_homes
 from mcp_serve.cli.screen import Screen
 from mcp_serve.cli.scripts import print_json
+from mcp_serve.served import Options, Served
 from session_core import SessionError
 
 EXAMPLES = """\
@@ -40,6 +42,10 @@ def run(options: argparse.Namespace) -> int:
         _list(screen, options)
         return DONE
     client, path = place_of(options)
+    served = Served(
+        Options(home=options.home, profiles=options.profile, all_profiles=options.all_profiles)
+    )
+    _note_what_is_not_there(served)
     program, *rest = server.command(shared=options.project)
     entry = client.entry(program, [*rest, *server.arguments(options)])
     if options.print and options.json:
@@ -60,6 +66,14 @@ def run(options: argparse.Namespace) -> int:
     if code == DONE and not options.json:
         screen.whole(f"Start {client.label} anew, and ask it what you worked on last week.")
     return code
+
+
+def _note_what_is_not_there(served: Served) -> None:
+    """Say it where a home was named that has to be begun yet; it is told all the same."""
+    missing, path = absent.wrong(served), served.path()
+    if missing is not None:
+        note = f"Note: there is no home in {path} yet: {missing}; {absent.to_do(path)}."
+        Screen(sys.stderr).block("", note)
 
 
 def _snippet(client: Client, name: str, entry: dict[str, Any]) -> str:
@@ -89,7 +103,7 @@ def _list(screen: Screen, options: argparse.Namespace) -> None:
     for client in CLIENTS:
         screen.line(f"{client.name:<15} {_state(client, machine, name):<14} {client.label}")
     screen.line()
-    screen.line("mcp-sessions install NAME tells one of them of this server.")
+    screen.block("", "mcp-sessions install NAME tells one of them of this server.")
 
 
 def _state(client: Client, machine: Machine, name: str) -> str:

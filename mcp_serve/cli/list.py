@@ -16,7 +16,7 @@ _COLUMNS = (
     Column("msgs", right=True),
     Column("title", yields=True),
     Column("from", wide_only=True),
-    Column("id"),
+    Column("id", copied=True),
 )
 
 EXAMPLES = """\

@@ -17,10 +17,10 @@ from mcp_serve.tools.spec import Spec
 
 _COLUMNS = (
     Column("when"),
-    Column("who", yields=True),
+    Column("who", wraps=True),
     Column("what", wraps=True),
     Column("counts", wraps=True),
-    Column("plan", wide_only=True),
+    Column("plan", copied=True),
 )
 
 EXAMPLES = """\

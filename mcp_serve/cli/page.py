@@ -11,7 +11,7 @@ from importlib import metadata, resources
 from xml.etree.ElementTree import Element
 
 from mcp_serve.cli import markup
-from mcp_serve.cli.markup import Child, element
+from mcp_serve.cli.markup import element
 from mcp_serve.cli.report import Mend, Point, Report
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -95,10 +95,9 @@ def _mends(mends: Sequence[Mend]) -> Element:
         return _section("What is wrong, or takes room", "", element("p", "Nothing."))
     items = []
     for each in mends:
-        count: list[Child] = [element("b", f"{each.count:,}"), " "] if each.count > 1 else []
         won = [element("span", f" {each.won}", class_="dim")] if each.won else []
         command = [] if each.command is None else [element("code", each.command)]
-        items.append(element("li", *count, each.what, *won, *command))
+        items.append(element("li", each.what, *won, *command))
     return _section("What is wrong, or takes room", "", element("ol", *items))
 
 

@@ -30,9 +30,9 @@ KINDS = {
 NO_UNDO = ("prune index", "prune trash", "undo")
 """What is not undone; its plan says why."""
 
-_ITEMS = (Column("title", yields=True), Column("why", wraps=True), Column("id"))
-_UNTITLED = (Column("why", wraps=True), Column("id"))
-_LEFT = (Column("id"), Column("why", wraps=True))
+_ITEMS = (Column("title", yields=True), Column("why", wraps=True), Column("id", copied=True))
+_UNTITLED = (Column("why", wraps=True), Column("id", copied=True))
+_LEFT = (Column("id", copied=True), Column("why", wraps=True))
 _COUNTED = (Column("", right=True), Column("", wraps=True))
 
 

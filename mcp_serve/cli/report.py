@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
+from mcp_serve.cli import findings
 from mcp_serve.cli.options import command
 from mcp_serve.quoting import plain
 
@@ -23,8 +24,8 @@ _UNITS = ((1e9, "billion"), (1e6, "million"))
 class Mend:
     """What is not as it should be, and the command line that mends it."""
 
-    count: int
     what: str
+    """With how many there are."""
     won: str
     command: str | None
 
@@ -89,7 +90,7 @@ def _figures(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "growth", f"about {decimal(found['growth_per_week'])} a week"
     tokens = (f"{count_said(count)} {name.replace('_', ' ')}" for name, count in _some(found))
     yield "tokens", ", ".join(tokens) or "none noted"
-    yield "cost", f"${found['cost']:,.2f}"
+    yield "cost", f"${found['cost']:,.2f}" if found["cost"] else "none noted"
     live = "a gateway is live" if found["gateway_live"] else "no gateway is live"
     yield "engine", f"{found['sqlite']}, {live}"
 
@@ -139,4 +140,5 @@ def _mend(options: argparse.Namespace, found: Mapping[str, Any], profile: str | 
     there = argparse.Namespace(home=options.home, profile=profiles)
     typed = None if call is None else command(there, *call.groups())
     won = f"wins about {decimal(found['bytes'])}" if found["bytes"] else ""
-    return Mend(found["count"], plain(found["what"]), won, typed)
+    what = findings.said(found["code"], found["count"], plain(found["what"]))
+    return Mend(what, won, typed)

@@ -20,10 +20,10 @@ from session_core import InvalidInput, Preview, UndoPlanned
 
 _COLUMNS = (
     Column("when"),
-    Column("what", yields=True),
+    Column("what", wraps=True),
     Column("things", right=True),
     Column("until"),
-    Column("batch"),
+    Column("batch", copied=True),
 )
 
 EXAMPLES = """\

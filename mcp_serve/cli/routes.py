@@ -12,9 +12,9 @@ from mcp_serve.tools import routes
 _COLUMNS = (
     Column("active", right=True),
     Column("state"),
-    Column("name", wide_only=True),
-    Column("chat", yields=True),
-    Column("session"),
+    Column("name", yields=True),
+    Column("chat", copied=True),
+    Column("session", copied=True),
 )
 
 EXAMPLES = """\

@@ -17,6 +17,7 @@ from session_core import (
 
 _HOUR_S = 3600.0
 _BULK = 240
+_FIELDS = 60
 
 LONG = "20261104_091500_5e1f0a"
 """The long session in which an agent works with tools."""
@@ -146,6 +147,7 @@ def _tool_turn(step: int, path: str) -> list[dict[str, Any]]:
     found = f"{path}: 3 columns, 1 index"
     if step == 41:  # noqa: PLR2004 -- somewhere in the middle
         found += "\nERR_POOL_4711: connection pool exhausted in orders_sync.flush_batch"
+    found += f"\n{_source(step)}"
     return [
         {"role": "assistant", "content": f"Reading {path}.", "tool_calls": [called]},
         {
@@ -156,6 +158,15 @@ def _tool_turn(step: int, path: str) -> list[dict[str, Any]]:
         },
         {"role": "assistant", "content": f"{path} needs no change, step {step} is done."},
     ]
+
+
+def _source(step: int) -> str:
+    """Return a file as the tool reads it: long enough for the session to be worth compressing."""
+    lines = [f"class Table{step:02d}(Model):", f'    """What the shop knows of item {step}."""', ""]
+    for number in range(1, _FIELDS + 1):
+        size = 20 + (step * number) % 80
+        lines.append(f"    field_{number:02d} = Column(String({size}), nullable=False)")
+    return "\n".join(lines)
 
 
 def _compressed_lineage(db: SessionDB, clock: Clock, at: float) -> None:

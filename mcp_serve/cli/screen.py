@@ -97,6 +97,12 @@ def ago(seconds: float) -> str:
     return "now"
 
 
+def ahead(seconds: float) -> str:
+    """Return a short word for in how long something is: to the nearest unit, as 30 days are."""
+    unit = next((size for size, _ in _UNITS if seconds >= size), 0)
+    return ago(seconds + unit / 2)
+
+
 def milliseconds(seconds: float) -> str:
     """Return how long something took, as it stands at the right margin."""
     return f"{seconds * 1000:,.1f} ms"

@@ -35,7 +35,7 @@ _SPEC = replace(searching.SPEC, arguments=SearchArguments)
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
-        "query", nargs="*", metavar="WORD", help='words, "a phrase", prefix*, OR, NOT'
+        "query", nargs="*", type=_word, metavar="WORD", help='words, "a phrase", prefix*, OR, NOT'
     )
     parser.add_argument("--session", metavar="ID", help="in this one alone")
     parser.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
@@ -49,6 +49,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     of_pages(parser, 10, "hits")
     of_homes(parser)
     of_answers(parser)
+
+
+def _word(text: str) -> str:
+    """Return what is looked for, as an argument."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("there is nothing in it to look for; type a word")
+    return text
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _show(found: Answer) -> None:
     out = terminal()
     if not found["hits"]:
-        out.line("Nothing found.")
+        out.line("Nothing found: try fewer words, or the beginning of one with * behind it.")
     for hit in found["hits"]:
         profile = f" · {hit['profile']}" if "profile" in hit else ""
         out.line(hit["title"] or "(no title)", "bold")

@@ -148,7 +148,7 @@ def _mends(out: Terminal, mends: Sequence[Mend]) -> None:
         out.line("Nothing.")
     for each in mends:
         won = f"; {each.won}" if each.won else ""
-        out.line(f"{each.count:,} {each.what}{won}" if each.count > 1 else f"{each.what}{won}")
+        out.line(f"{each.what}{won}")
         if each.command is not None:
             out.whole(f"  {each.command}")
 

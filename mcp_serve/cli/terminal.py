@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TextIO
@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_serve.cli.screen import ago, fit
+from mcp_serve.cli.screen import ago, ahead, fit
 from mcp_serve.quoting import harmless
 
 _FILE_COLUMNS = 240
@@ -22,7 +22,7 @@ _FILE_COLUMNS = 240
 
 _NARROW = 72
 _GAP = 2
-_LEAST = 8
+_LEAST, _LONG = 12, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Column:
     right: bool = False
     wide_only: bool = False
     """Whether it is left out of a narrow terminal."""
+    copied: bool = False
+    """Whether somebody types it again: where there is no room it has a line of its own, whole."""
 
 
 class Terminal:
@@ -51,29 +53,32 @@ class Terminal:
     def table(
         self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, bare: bool = False
     ) -> None:
-        """Write a table, `bare` of heads; those give way that yield or wrap."""
+        """Write a table, `bare` of heads; those give way that yield or wrap, then those copied."""
         narrow = self._console.width < _NARROW
         kept = [at for at, each in enumerate(columns) if not (narrow and each.wide_only)]
         widths = _widths(columns, kept, rows, self._console.width)
-        table = Table(
-            box=None,
-            pad_edge=False,
-            show_header=not bare,
-            header_style="dim",
-            padding=(0, _GAP, 0, 0),
-        )
-        for at in kept:
-            column = columns[at]
-            table.add_column(
-                column.head,
-                justify="right" if column.right else "left",
-                no_wrap=not column.wraps,
-                width=widths[at],
-                style="bold" if column.yields else "",
-            )
-        for row in rows:
-            table.add_row(*(Text(harmless(row[at])) for at in kept))
-        self._console.print(table)
+        if _taken(widths) <= self._console.width:
+            self._rows(_table(columns, widths, rows, bare=bare))
+            return
+        below = [at for at in kept if columns[at].copied]
+        beside = [at for at in kept if at not in below]
+        widths = _widths(columns, beside, rows, self._console.width)
+        _narrow(widths, {at: _LEAST for at in beside if columns[at].wraps}, self._console.width)
+        label = max((len(columns[at].head) for at in below), default=0)
+        for number, row in enumerate(rows):
+            self._rows(_table(columns, widths, [row], bare=bare or number > 0))
+            for at in below:
+                head = columns[at].head.ljust(label)
+                text = Text.assemble(("  " + head + "  ", "dim"), harmless(row[at]))
+                if row[at]:
+                    self._console.print(text, soft_wrap=True)
+
+    def _rows(self, table: Table) -> None:
+        """Write the lines of a table, none of which ends in blanks."""
+        for line in self._console.render_lines(table, pad=False):
+            text = Text.assemble(*((part.text, part.style or "") for part in line))
+            text.rstrip()
+            self._console.print(text, soft_wrap=True)
 
     def line(self, text: str = "", style: str = "") -> None:
         """Write a line, or as many as it takes."""
@@ -122,18 +127,65 @@ class Terminal:
         self._console.print(Padding(Text(harmless(text), style=style), (0, 0, 0, 2), expand=False))
 
 
+def _table(
+    columns: Sequence[Column],
+    widths: Mapping[int, int],
+    rows: Sequence[Sequence[str]],
+    *,
+    bare: bool,
+) -> Table:
+    """Return those columns that have a width."""
+    table = Table(
+        box=None,
+        pad_edge=False,
+        show_header=not bare,
+        header_style="dim",
+        padding=(0, _GAP, 0, 0),
+    )
+    for at, width in widths.items():
+        column = columns[at]
+        table.add_column(
+            column.head,
+            justify="right" if column.right else "left",
+            no_wrap=not column.wraps,
+            overflow="fold" if column.wraps else "ellipsis",
+            width=width,
+            style="bold" if column.yields else "",
+        )
+    for row in rows:
+        table.add_row(*(Text(harmless(row[at])) for at in widths))
+    return table
+
+
+def _taken(widths: Mapping[int, int]) -> int:
+    """Return how wide a table of these columns is."""
+    return sum(widths.values()) + _GAP * (len(widths) - 1)
+
+
 def _widths(
     columns: Sequence[Column], kept: Sequence[int], rows: Sequence[Sequence[str]], room: int
 ) -> dict[int, int]:
     """Return how wide each column is; of those that give way the widest does so first."""
     widths = {at: _widest(columns[at].head, rows, at) for at in kept}
     giving = [at for at in kept if columns[at].yields or columns[at].wraps]
-    for _ in range(sum(width + _GAP for width in widths.values()) - room):
-        widest = max(giving, key=lambda at: widths[at], default=None)
-        if widest is None or widths[widest] <= _LEAST:
-            break
-        widths[widest] -= 1
+    least = {at: _LEAST if columns[at].yields else _longest_word(rows, at) for at in giving}
+    _narrow(widths, least, room)
     return widths
+
+
+def _narrow(widths: dict[int, int], least: Mapping[int, int], room: int) -> None:
+    """Take from the widest column, as long as it is not as narrow as it may be."""
+    for _ in range(_taken(widths) - room):
+        still = [at for at in least if widths[at] > least[at]]
+        if not still:
+            break
+        widths[max(still, key=lambda at: widths[at])] -= 1
+
+
+def _longest_word(rows: Sequence[Sequence[str]], at: int) -> int:
+    """Return how narrow a column may be that wraps: an id in it stays in one line, mostly."""
+    longest = max((cell_len(word) for row in rows for word in row[at].split()), default=0)
+    return min(max(longest, _LEAST), _LONG)
 
 
 def _widest(head: str, rows: Sequence[Sequence[str]], at: int) -> int:
@@ -150,7 +202,7 @@ def until(moment: str | None) -> str:
     if moment is None:
         return "?"
     left = _timestamp(moment) - time.time()
-    return f"in {ago(left)}" if left > 0 else "expired"
+    return f"in {ahead(left)}" if left > 0 else "expired"
 
 
 def _timestamp(moment: str) -> float:

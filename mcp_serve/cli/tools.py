@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from mcp_serve import plans
 from mcp_serve.calls import opened
+from mcp_serve.cli import absent
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.cli.errors import in_options
@@ -37,11 +38,16 @@ Answer = dict[str, Any]
 class Tools:
     """What is served, to be asked, and where it `changes` to be changed.
 
+    It may be `new`, and not there yet, where something comes in or is waited for.
+
     Raises:
         InvalidInput: a change of several homes at once; a plan is of one.
+        NotFound: a home was named, and there is none.
     """
 
-    def __init__(self, options: argparse.Namespace, *, changes: bool = False) -> None:
+    def __init__(
+        self, options: argparse.Namespace, *, changes: bool = False, new: bool = False
+    ) -> None:
         if changes and (options.all_profiles or len(set(options.profile)) > 1):
             raise InvalidInput("a change is of one home; name it by one --profile")
         choose_driver()
@@ -54,6 +60,8 @@ class Tools:
                 trash=getattr(options, "trash", None),
             )
         )
+        if not new:
+            absent.require(self._served)
 
     def __enter__(self) -> Self:
         return self
@@ -138,8 +146,12 @@ def answer(
     """Ask, and show what is answered to whom it is for."""
     with Tools(options) as tools:
         found = ask(tools)
+        path = tools.served.path()
+        missing = absent.reason(path) if len(tools.served.names) == 1 else None
     if options.json:
         print_json(found)
+    elif missing is not None:
+        terminal().line(f"There is no home yet in {path}: {missing}; {absent.to_do(path)}.")
     else:
         with paged(off=getattr(options, "no_pager", True)):
             show(found)
@@ -152,7 +164,7 @@ def show_list(
     """Show what a list has found, with the profiles where there are several."""
     several = any("profile" in each for each in entries)
     rows = [[each["profile"], *row(each)] if several else row(each) for each in entries]
-    terminal().table([Column("profile"), *columns] if several else columns, rows)
+    terminal().table([Column("profile", copied=True), *columns] if several else columns, rows)
 
 
 def terminal() -> Terminal:

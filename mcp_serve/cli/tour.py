@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp import Client
 
-from mcp_serve.cli import sample
+from mcp_serve.cli import findings, sample
 from mcp_serve.cli.screen import Screen, milliseconds
 from mcp_serve.cli.terminal import since
 from mcp_serve.quoting import plain
@@ -53,7 +53,9 @@ class Tour:
 
     async def _list(self) -> None:
         self._screen.heading("What have I worked on?")
-        for each in (await self._ask("sessions_list", limit=_NEWEST))["sessions"]:
+        listed = (await self._ask("sessions_list", limit=_NEWEST))["sessions"]
+        self._screen.dim(f"{'active':>7}  {'from':<9} {'msgs':>4}  title")
+        for each in listed:
             title = plain(each["title"] or each["preview"] or "(nothing in it)")
             age = since(each["last_active_at"])
             self._screen.line(f"{age:>7}  {each['source']:<9} {each['messages']:>4}  {title}")
@@ -79,7 +81,8 @@ class Tour:
         self._screen.block("", f"{_counted(answer)}, {answer['size']['db'] / 1e6:.1f} MB")
         for each in answer["findings"]:
             mended = f" -> {each['tool']}" if each["tool"] else ""
-            self._screen.block(f"{each['count']:>5}  ", plain(each["what"]) + mended)
+            said = findings.said(each["code"], each["count"], plain(each["what"]))
+            self._screen.block("   ", said + mended)
 
     async def _tidy(self) -> str:
         """Plan and apply; return what takes it back."""
@@ -95,7 +98,11 @@ class Tour:
             self._screen.block(f"{1 + len(others):>5}  ", shown, lines=_LINES)
         self._screen.heading("Then exactly that; all of it goes into the trash first.")
         applied = await self._ask("sessions_prune", plan=planned["plan"])
-        self._screen.block("", f"{applied['outcome']}: {applied['removed']} removed")
+        merged = planned["count"] - applied["removed"] - len(applied["skipped"])
+        beside = "; the search index is merged, of which nothing is removed" if merged else ""
+        skipped = f", {len(applied['skipped'])} skipped" if applied["skipped"] else ""
+        said = f"{applied['outcome']}: {applied['removed']} removed{skipped}{beside}"
+        self._screen.block("", said)
         return str(applied["batch"])
 
     async def _restore(self, batch: str) -> None:

@@ -23,10 +23,10 @@ from session_core import Batch
 _COLUMNS = (
     Column("age", right=True),
     Column("size", right=True),
-    Column("what", yields=True),
+    Column("what", wraps=True),
     Column("things", right=True),
     Column("expires", right=True),
-    Column("batch"),
+    Column("batch", copied=True),
 )
 
 EXAMPLES = """\

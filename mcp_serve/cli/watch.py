@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 
 import anyio
 
@@ -57,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Follow until somebody ends it."""
-    with Tools(options) as tools:
+    with Tools(options, new=True) as tools:
         anyio.run(_Following(options, tools).follow)
     return DONE
 
@@ -116,16 +117,20 @@ class _Following:
 
     def _write(self, answered: Answer) -> None:
         if answered["gap"]:
-            self._say({"gap": True}, "Some events were missed; list the sessions again.")
+            self._say(
+                {"gap": True}, "Some events were missed; list the sessions again.", self._out.line
+            )
         for event in answered["events"]:
-            self._say(event, _line(event))
+            # What was said may be long; what else is told ends in what somebody types again.
+            write = self._out.cut if "role" in event else self._out.line
+            self._say(event, _line(event), write)
         sys.stdout.flush()
 
-    def _say(self, found: Answer, line: str) -> None:
+    def _say(self, found: Answer, line: str, write: Callable[[str], None]) -> None:
         if self._options.json:
             sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
         else:
-            self._out.cut(line)
+            write(line)
 
 
 def _line(event: Answer) -> str:

@@ -34,8 +34,6 @@ _BRIEF_LEAST_CHARS = 100_000
 _CHARS_PER_MESSAGE = 1.5
 """So much less is read for each message that had to be looked at: that takes as long."""
 
-_HINTS = {"nothing_to_win": "go on, or keep less with keep_last"}
-
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -82,7 +80,9 @@ class Planner:
         if not force:
             self._require_effect(seen.row["id"])
         limits = self._limits if keep_last is None else replace(self._limits, keep_last=keep_last)
-        found = _granted(boundaries.choose_range(seen.rows, limits, self._estimate))
+        found = boundaries.choose_range(seen.rows, limits, self._estimate)
+        if isinstance(found, Refused):
+            raise NotCompressed(found.code, f"{found.reason}; {self._hint(seen, limits)}")
         shape = self.shape(seen, (found.start, found.end), wanted)
         part = seen.rows[found.start : found.end]
         chars_per_token = _chars_per_token(part, self._estimate)
@@ -165,6 +165,14 @@ class Planner:
             )
         )
 
+    def _hint(self, seen: Seen, limits: Limits) -> str:
+        """Return what would let a range be found, in numbers where nobody has said how much."""
+        hint = "go on, or keep less with keep_last"
+        if limits.keep_last is not None:
+            return hint
+        there = sum(map(self._estimate, seen.rows))
+        return f"{hint}: without it the last {limits.tail_tokens:,} tokens stay, of {there:,} here"
+
     def _require_effect(self, session_id: str) -> None:
         """Refuse where the last runs left a conversation as long as it may be."""
         conversation = self._db.get_compression_lineage(session_id)
@@ -210,5 +218,4 @@ def _chars_per_token(part: list[MessageRow], estimate: Estimate) -> float:
 def _granted(found: T | Refused) -> T:
     if not isinstance(found, Refused):
         return found
-    hint = _HINTS.get(found.code)
-    raise NotCompressed(found.code, f"{found.reason}; {hint}" if hint else found.reason)
+    raise NotCompressed(found.code, found.reason)

@@ -75,6 +75,7 @@ def test_a_person_sees_the_newest_conversations_without_their_control_signs(env,
         db.append_message("s1", "user", "hello \x1b[31mred", create={"source": "cli"})
     seen = screen_of(env, "--home", str(tmp_path))
     assert "hello [31mred" in seen
+    assert "active  title" in seen
     assert "\x1b" not in seen
 
 

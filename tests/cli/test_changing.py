@@ -211,13 +211,6 @@ def test_somebody_else_at_the_store_is_busy_and_not_failed(person, plan_of, home
     assert "mcp-sessions: " in seen.screen
 
 
-def test_a_home_without_a_database_has_nothing_and_gets_none(forks, tmp_path):
-    for verb in (("prune",), ("restore",), ("trash", "list"), ("log",)):
-        forks.start(["--home", str(tmp_path / "none"), *verb])
-        assert forks.ended().code == 0
-    assert not (tmp_path / "none").exists()
-
-
 # -- which sessions ---------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from mcp_serve.cli import sample
-from mcp_serve.cli.screen import WIDTH, ago, fit
+from mcp_serve.cli.screen import WIDTH, ago, ahead, fit
 from tests.cli.screens import COMMAND, STYLE, WIDTHS, processes_of, screen, too_wide
 
 
@@ -99,7 +99,7 @@ def test_what_the_demo_removes_is_there_again_behind_it(shown):
 def test_the_demo_finds_the_damage_of_its_home_and_plans_to_mend_it(shown):
     said = " ".join(shown[0].split())
     assert "empty sessions -> sessions_prune(what='ghosts')" in said
-    assert "routes to sessions that are not there -> sessions_prune(what='routes')" in said
+    assert "1 route to a session that is not there -> sessions_prune(what='routes')" in said
     assert "which is not there" in said.partition("A plan of")[2]
 
 
@@ -111,6 +111,16 @@ def test_the_demo_says_which_sqlite_is_used_and_where_a_real_home_would_be(shown
 
 def test_the_demo_ends_with_what_to_type_next(shown):
     assert shown[0].rstrip().splitlines()[-1] == "  mcp-sessions install"
+
+
+def test_the_numbers_of_the_demo_add_up_and_its_columns_have_heads(shown):
+    said = " ".join(shown[0].split())
+    planned, removed = (
+        int(re.search(words, said)[1]) for words in (r"A plan of (\d+) things", r"(\d+) removed")
+    )
+    assert planned == removed + 1
+    assert "removed; the search index is merged, of which nothing is removed" in said
+    assert re.search(r"^ active  from +msgs  title$", shown[0], re.MULTILINE)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -213,3 +223,10 @@ def test_text_is_cut_by_columns_not_by_characters():
 )
 def test_ages_are_said_in_the_largest_unit(seconds, said):
     assert ago(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(5, "now"), (86_400 * 30 - 1, "30 d"), (100, "2 min"), (86_399, "1 d")]
+)
+def test_what_is_to_come_is_said_to_the_nearest_unit(seconds, said):
+    assert ahead(seconds) == said

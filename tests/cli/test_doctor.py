@@ -245,6 +245,20 @@ def test_what_a_project_says_is_told_and_never_started(look_in, user):
     assert not (user / "began").exists()
 
 
+def test_a_named_home_that_is_not_there_is_a_failure_and_so_is_an_empty_database(look_in, user):
+    (user / "filled").mkdir()
+    (user / "filled" / "state.db").touch()
+    for name, says, to_do in (
+        ("none", "there is no such folder", "mcp-sessions import FILE"),
+        ("filled", "has no bytes, and is no database", "put a backup in its place"),
+    ):
+        (found,) = look_in("--home", str(user / name))["sessions"]
+        assert found["state"] == "failure"
+        assert says in found["says"]
+        assert to_do in found["next"]
+    assert not (user / "none").exists()
+
+
 @pytest.mark.parametrize("damage", ["no database", "a folder", "torn"])
 def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(
     look_in, sick, tmp_path, damage

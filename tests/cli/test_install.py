@@ -376,6 +376,7 @@ def test_a_client_that_reads_no_file_of_a_project_says_so(run):
 
 
 def test_the_home_that_is_asked_for_is_the_one_that_is_served(run, user):
+    (user / "project" / "here" / "profiles" / "work").mkdir(parents=True)
     run("install", "cursor", "--home", "here", "--profile", "work", "--yes")
     entry = json.loads(file_of("cursor", user).read_text())["mcpServers"]["sessions"]
     at = entry["args"].index("serve")
@@ -386,6 +387,55 @@ def test_the_home_that_is_asked_for_is_the_one_that_is_served(run, user):
         "--profile",
         "work",
     ]
+
+
+@pytest.mark.parametrize("variable", ["MCP_SESSIONS_HOME", "HERMES_HOME"])
+def test_the_home_that_a_variable_names_is_told_to_the_client_that_has_no_such(run, user, variable):
+    home = str(user / "elsewhere")
+    run("install", "cursor", "--yes", **{variable: home})
+    entry = json.loads(file_of("cursor", user).read_text())["mcpServers"]["sessions"]
+    assert entry["args"][-2:] == ["--home", home]
+    run("install", "cursor", "--project", "--yes", **{variable: home})
+    shared = (user / "project" / ".cursor" / "mcp.json").read_text()
+    assert home not in shared
+
+
+def test_a_profile_that_is_not_there_is_refused_and_a_home_that_is_not_is_noted(run, user):
+    done = run("install", "cursor", "--profile", "nobody", "--yes")
+    assert done.returncode == 3
+    assert "nobody" in done.stderr
+    assert not file_of("cursor", user).exists()
+    done = run("install", "cursor", "--home", "none", "--yes")
+    assert done.returncode == 0
+    assert "there is no home in" in done.stderr
+
+
+def test_the_file_as_it_was_at_first_is_kept_through_every_later_change(here, user):
+    path = written(file_of("zed", user), FORMS["comments"])
+    kept = path.with_name("settings.json.before-mcp-sessions")
+    for verb in (["install"], ["install", "--read-only"], ["install", "--name", "more"]):
+        assert main([verb[0], "zed", *verb[1:], "--yes"]) == 0
+        assert kept.read_bytes() == FORMS["comments"]
+    path.write_bytes(path.read_bytes().replace(b"dark", b"light"))
+    for more in (["--name", "more"], []):
+        assert main(["uninstall", "zed", *more, "--yes"]) == 0
+        assert kept.read_bytes() == FORMS["comments"]
+    assert path.read_bytes() == FORMS["comments"].replace(b"dark", b"light")
+
+
+def test_where_all_is_as_it_was_nothing_is_left_beside_it(here, user):
+    path = written(file_of("zed", user), FORMS["comments"])
+    for verb in (["install"], ["install", "--read-only"], ["uninstall"]):
+        assert main([verb[0], "zed", *verb[1:], "--yes"]) == 0
+    assert path.read_bytes() == FORMS["comments"]
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["claude-desktop", "codex", "opencode"])
+def test_what_was_made_is_gone_behind_uninstall_also_where_it_was_changed_between(here, user, name):
+    for verb in (["install"], ["install", "--read-only"], ["install"], ["uninstall"]):
+        assert main([verb[0], name, *verb[1:], "--yes"]) == 0
+    assert list(file_of(name, user).parent.iterdir()) == []
 
 
 def test_a_folder_that_a_variable_names_is_the_one_that_is_meant(run, user):

@@ -205,6 +205,7 @@ def test_a_hit_leads_to_what_was_said_around_it(run):
         (("list", "--home", ""), 2, "it is empty"),
         (("list", "--min-messages", "many"), 2, "--min-messages"),
         (("search",), 2, "name a WORD"),
+        (("search", ""), 2, "type a word"),
         (("show",), 2, "name the ID"),
         (("list", "--profile", "nobody"), 3, "there are default, work"),
     ],
@@ -214,19 +215,6 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
     assert done.returncode == code
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_home_without_a_database_has_nothing_and_gets_none(env, tmp_path):
-    for verb in (("list",), ("search", "x"), ("routes",)):
-        done = subprocess.run(
-            [*COMMAND, "--home", str(tmp_path / "none"), *verb],
-            env=env,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from mcp_serve.cli import charts
+from mcp_serve.cli import charts, sample
 from mcp_serve.tools.stats import SPEC
 from session_core import SessionDB
 from tests.cli.at_terminal import COMMAND, Person, plain
@@ -99,19 +99,25 @@ def test_what_is_wrong_comes_with_the_command_line_that_mends_it(person):
     assert shlex.split(line) == ["mcp-sessions", "--home", str(person.home), "prune", "ghosts"]
 
 
+def test_one_of_something_is_said_as_one_and_a_cost_that_nobody_noted_is_none(tmp_path):
+    one = Person(tmp_path, tmp_path / "one")
+    clock = sample.Clock()
+    with SessionDB(one.home / "state.db", clock=clock) as db:
+        sample.build(db, clock)
+        sample.route(one.home, db, clock)
+    for seen in (one.run("stats").stdout, one.run("stats", "--html", "-").stdout):
+        assert "1 route to a session that is not there" in seen
+        assert "3 empty sessions" in seen
+        assert "none noted" in seen
+        assert "$0.00" not in seen
+    assert "1 route to a session that is not there" in one.run("doctor", "--timeout", "1").stdout
+
+
 def test_deep_counts_instead_of_estimating(person):
     assert "estimated" in person.run("stats").stdout
     done = person.run("stats", "--deep", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert set(json.loads(done.stdout)) == set(SPEC.answers.__annotations__)
-
-
-def test_a_home_without_a_database_is_reported_and_gets_none(tmp_path):
-    person = Person(tmp_path, tmp_path / "none")
-    done = person.run("stats")
-    assert done.returncode == 0
-    assert "there is no" in done.stdout
-    assert not person.home.exists()
 
 
 def test_a_home_that_cannot_be_read_is_a_report_too(tmp_path):

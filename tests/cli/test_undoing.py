@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from mcp_serve.cli import sample
 from session_core import SessionDB, SessionFilter
 from tests.cli.homes import FRESH, LONG, build
 from tests.cli.people import CTRL_C
@@ -279,3 +280,30 @@ def test_every_example_of_the_help_is_taken(run, verb, tmp_path):
         done = run(*shlex.split(words))
         # Nobody is there to agree, and the plan and the batch that are named are nobody's.
         assert done.code in (0, 5) or (done.code == 3 and "23456789" in line), (line, done.err)
+
+
+# -- what is worth compressing ----------------------------------------------------------------
+
+
+def test_where_nothing_is_compressed_it_is_said_why_and_by_which_option_it_would_be(run):
+    done = run("compress", FRESH)
+    assert done.code == 0
+    said = " ".join(done.out.split())
+    assert "Nothing to do." in said
+    assert "keep less with --keep-last: without it the last 30,000 tokens stay, of" in said
+    assert "tokens stay" not in run("compress", FRESH, "--keep-last", "9").out
+
+
+def test_the_help_says_how_much_stays_where_nobody_says_so(run):
+    said = " ".join(run("compress", "--help").out.split())
+    assert "so many messages stay at the end (the last 30,000 tokens)" in said
+
+
+def test_the_long_one_of_the_demo_is_worth_compressing_as_it_is(forks, tmp_path):
+    clock = sample.Clock()
+    with SessionDB(tmp_path / "demo" / "state.db", clock=clock) as db:
+        sample.build(db, clock)
+    forks.start(["--home", str(tmp_path / "demo"), "compress", sample.LONG, "--yes"])
+    done = forks.ended()
+    assert (done.code, done.err) == (0, "")
+    assert "% less" in done.out

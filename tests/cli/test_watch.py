@@ -20,6 +20,15 @@ with SessionDB(sys.argv[1]) as db:
         db.append_message(sys.argv[2], "user", text, create={"source": "cli"})
 """
 
+ROUTED = """
+import sys
+from session_core import SessionDB, SessionSource, SessionStore
+with SessionDB(sys.argv[1] + "/state.db") as db:
+    with SessionStore(sys.argv[1] + "/sessions", db=db) as store:
+        source = SessionSource(platform="telegram", chat_id=sys.argv[2], chat_type="group")
+        store.get_or_create_session(source)
+"""
+
 
 def commit(person, session, *texts):
     """Have another process say something in a session."""
@@ -91,3 +100,17 @@ def test_a_session_that_is_not_there_is_said(person):
     done = person.run("watch", "--session", "nobody")
     assert (done.returncode, done.stdout) == (3, "")
     assert "nobody" in done.stderr
+
+
+def test_the_key_of_a_chat_that_is_elsewhere_now_is_whole(person):
+    chat = "-100" + "1234567890" * 5
+    with person.at(60, "watch") as terminal:
+        terminal.until("Ctrl-C")
+        commit(person, "there", "hello")
+        terminal.until("hello")  # what only a comparison shows is compared from now on
+        given = [sys.executable, "-c", ROUTED, str(person.home), chat]
+        subprocess.run(given, check=True)
+        terminal.until("is now where")
+        terminal.type("\x03")
+        seen = plain(terminal.end()[1])
+    assert chat in "".join(seen.split())

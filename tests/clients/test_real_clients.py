@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mcp_serve.cli.clients import formats
+from mcp_serve.cli.clients import formats, server
 from mcp_serve.cli.clients.places import CLIENTS, Machine
 from tests.clients.conftest import WAYS, reached
 from tests.node import modules, node
@@ -36,6 +36,7 @@ OWN = {
     "qwen": ("mcp", "add", "-s", "{scope}", "sessions"),
     "codex": ("mcp", "add", "sessions", "--"),
     "copilot": ("mcp", "add", "sessions", "--"),
+    "opencode": ("mcp", "add", "sessions", "--"),
 }
 """How each client that has a command for it adds a server by itself."""
 
@@ -123,7 +124,7 @@ def entry_of(name: str, user: Path, project: Path | None = None) -> dict[str, An
 
 
 def words_of(entry: dict[str, Any]) -> list[str]:
-    return [entry["command"], *entry["args"]]
+    return server.words(entry)
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -264,8 +265,8 @@ def test_codex_calls_tools_and_reads_resources(codex, tmp_path):
     found = codex.ask("mcpServerStatus/list", threadId=thread)["data"]
     counts = {each["name"]: (len(each["tools"]), len(each["resources"])) for each in found}
     assert counts == {"stdio": (11, 8), "http": (11, 8)}
-    for server in counts:
-        at = {"threadId": thread, "server": server}
+    for way in counts:
+        at = {"threadId": thread, "server": way}
         given = {"tool": "sessions_list", "arguments": {"limit": 2}}
         called = codex.ask("mcpServer/tool/call", **at, **given)
         assert len(called["structuredContent"]["sessions"]) == 2

@@ -24,7 +24,7 @@ _PART = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)
 _MEANS = {
     "failed": "refused or failed; the message says why",
     "usage": "the command line is wrong",
-    "unknown_id": "there is no such session, batch, plan or profile",
+    "unknown_id": "there is no such session, batch, plan, profile or home",
     "busy": "somebody else is at work, or was first; try again",
     "declined": "nobody said yes, and nothing was changed",
     "partial": "not all of it yet; the same call goes on",

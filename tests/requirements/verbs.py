@@ -91,6 +91,7 @@ REQUIREMENTS = {
         "compressing_says_how_many_facts_it_kept_and_is_taken_back",
         "a_summary_of_ones_own_stands_in_its_place",
         "a_model_elsewhere_writes_the_summary_of_a_plan",
+        "where_nothing_is_compressed_it_is_said_why_and_by_which_option_it_would_be",
     ),
     "verbs:undo": of(
         "surface 5; design 9",

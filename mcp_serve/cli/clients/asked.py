@@ -64,7 +64,7 @@ def make(options: argparse.Namespace, wanted: Change) -> int:
         say(options, file.path, "declined", difference)
         return DECLINED
     wanted.make()
-    kept = f"; {file.copy.name} has it as it was" if file.copy.exists() else ""
+    kept = f"; {file.copy.name} has it as it was before" if file.copy.exists() else ""
     if not options.json:
         screen.whole(f"Done{kept}.")
     say(options, file.path, "applied", difference, str(file.copy) if kept else None)

@@ -21,6 +21,10 @@ class Change:
     client: Client
     file: ConfigurationFile
     text: str
+    is_ours: bool = False
+    """Whether nothing but our own entry is in it, so that there is nothing to keep."""
+    is_as_it_was: bool = False
+    """Whether it is to be what was kept, to the byte."""
 
     @property
     def is_none(self) -> bool:
@@ -30,14 +34,16 @@ class Change:
     @property
     def leaves_nothing(self) -> bool:
         """Whether nothing is left of a file that was not there before."""
-        return not self.file.copy.exists() and self.text.strip() in ("", "{}")
+        return not self.file.copy.exists() and _is_blank(self.text)
 
     def make(self) -> None:
         """Make it."""
         if self.leaves_nothing:
             self.file.remove()
         else:
-            self.file.replace(self.text)
+            self.file.replace(self.text, keep=not self.is_ours)
+        if self.is_as_it_was:
+            self.file.forget()
 
 
 def adding(client: Client, path: Path, name: str, entry: dict[str, Any]) -> Change:
@@ -51,7 +57,7 @@ def adding(client: Client, path: Path, name: str, entry: dict[str, Any]) -> Chan
         raise Denied(f"{path} has another server named {name}; choose a name by --name")
     form = formats.format_of(path)
     with_it = _mended(file, lambda: formats.with_entry(form, file.text, client.table, name, entry))
-    return Change(client, file, with_it)
+    return Change(client, file, with_it, is_ours=_is_ours(client, file, name, found))
 
 
 def removing(client: Client, path: Path, name: str) -> Change | None:
@@ -64,9 +70,9 @@ def removing(client: Client, path: Path, name: str) -> Change | None:
     form = formats.format_of(path)
     before = _before(client, file, name, found)
     if before is not None:
-        return Change(client, file, before)
+        return Change(client, file, before, is_as_it_was=True)
     without = _mended(file, lambda: formats.without_entry(form, file.text, client.table, name))
-    return Change(client, file, without)
+    return Change(client, file, without, is_ours=_is_blank(without))
 
 
 def _before(
@@ -84,6 +90,18 @@ def _before(
             again = formats.with_entry(form, kept.text, client.table, name, found)
             return kept.text if again == file.text else None
     return None
+
+
+def _is_ours(client: Client, file: ConfigurationFile, name: str, found: Any) -> bool:
+    """Whether a file has nothing in it but the entry that we have made."""
+    form = formats.format_of(file.path)
+    return found is not None and _is_blank(
+        _mended(file, lambda: formats.without_entry(form, file.text, client.table, name))
+    )
+
+
+def _is_blank(text: str) -> bool:
+    return text.strip() in ("", "{}")
 
 
 def entry_in(client: Client, path: Path, name: str) -> Any:

@@ -57,7 +57,7 @@ class ConfigurationFile:
 
     @property
     def copy(self) -> Path:
-        """Where it is kept as it was before the last change."""
+        """Where it is kept as it was before the first change."""
         return self.path.with_name(self.path.name + _BEFORE)
 
     def difference(self, text: str) -> list[str]:
@@ -65,8 +65,8 @@ class ConfigurationFile:
         before, after = self.text.splitlines(), text.splitlines()
         return list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=2))[2:]
 
-    def replace(self, text: str) -> None:
-        """Put another text in its place, and what it was beside it.
+    def replace(self, text: str, *, keep: bool) -> None:
+        """Put another text in its place; `keep` what it was, unless something is kept already.
 
         Raises:
             Conflict: somebody else has changed it meanwhile.
@@ -79,7 +79,7 @@ class ConfigurationFile:
             data = mark + text.encode()
             place.parent.mkdir(parents=True, exist_ok=True)
             mode = _mode(place)
-            if self.data is not None:
+            if keep and self.data is not None and not os.path.lexists(self.copy):
                 put(self.copy, self.data, mode)
             if ConfigurationFile.read(self.path).data != self.data:
                 raise Conflict(f"{self.path} was changed meanwhile; try again")
@@ -88,6 +88,17 @@ class ConfigurationFile:
             raise Denied("what is to be started has a path that is no text") from error
         except OSError as error:
             raise Denied(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def forget(self) -> None:
+        """Keep no longer what it was: it is so again.
+
+        Raises:
+            Denied: it may not be removed.
+        """
+        try:
+            self.copy.unlink(missing_ok=True)
+        except OSError as error:
+            raise Denied(f"{self.copy} cannot be removed: {error.strerror}") from error
 
     def remove(self) -> None:
         """Remove it: nothing is left in it, and it was not there before; a link to it was.

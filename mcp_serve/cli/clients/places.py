@@ -95,8 +95,8 @@ def _code(machine: Machine) -> Path:
 
 def _opencode(machine: Machine) -> Path:
     folder = machine.config() / "opencode"
-    commented = folder / "opencode.jsonc"
-    return commented if is_there(commented) else folder / "opencode.json"
+    commented, plain = folder / "opencode.jsonc", folder / "opencode.json"
+    return plain if is_there(plain) and not is_there(commented) else commented
 
 
 def _zed(machine: Machine) -> Path:
@@ -160,7 +160,6 @@ CLIENTS = (
         entry=lambda command, args: {
             "type": "local",
             "command": [command, *args],
-            "enabled": True,
         },
     ),
     Client(

@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from session_core import find_home
+
 NAME = "mcp-sessions"
+VARIABLES = ("MCP_SESSIONS_HOME", "HERMES_HOME")
+"""What names a home in the environment."""
 
 
 def command(*, shared: bool) -> list[str]:
@@ -25,10 +29,15 @@ def command(*, shared: bool) -> list[str]:
 
 
 def arguments(options: argparse.Namespace) -> list[str]:
-    """Return what follows: the home and the limits that were asked for."""
+    """Return what follows: the home and the limits that were asked for.
+
+    A client does not have the variables of this shell, so that the home that one of them names is
+    said too; not in a configuration that is shared, whose other readers have another one.
+    """
     given = ["serve"]
-    if options.home:
-        given += ["--home", str(Path(options.home).absolute())]
+    home = find_home(options.home)
+    if options.home or (home.found_by in VARIABLES and not options.project):
+        given += ["--home", str(home.path)]
     for profile in options.profile:
         given += ["--profile", profile]
     if options.all_profiles:

@@ -1,0 +1,139 @@
+"""What somebody types again is on the screen whole, however narrow the terminal is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+from rich.cells import cell_len
+
+from session_core import SessionDB, SessionSource, SessionStore
+from tests.cli.homes import FRESH, LONG, build
+
+WIDTHS = pytest.mark.parametrize("columns", [60, 80, 140])
+
+CHATS = ("-1001234567890", "-1001234567891")
+"""Two groups whose keys differ in their last sign."""
+
+NAME = "Ops at night, with everybody"
+
+
+@pytest.fixture(name="keys")
+def _keys(home):
+    """The keys of two chats in the home, which have a name."""
+    keys = []
+    with SessionDB(home / "state.db") as db, SessionStore(home / "sessions", db=db) as store:
+        for chat in CHATS:
+            source = SessionSource(
+                platform="telegram", chat_id=chat, chat_type="group", chat_name=NAME
+            )
+            keys.append(store.get_or_create_session(source).session_key)
+    return keys
+
+
+@pytest.fixture(name="screen")
+def _screen(person):
+    """Run a verb to its end in a terminal of so many columns, and return its screen."""
+
+    def screen(columns, *arguments, code=0):
+        with person(*arguments, columns=columns) as seen:
+            assert seen.ends() == code, seen.screen
+        return seen.screen
+
+    return screen
+
+
+@WIDTHS
+def test_every_key_name_and_session_of_a_route_is_whole(screen, keys, answer, columns):
+    seen = screen(columns, "routes")
+    assert [key for key in keys if key not in seen] == []
+    assert [each for each in answer("routes")["routes"] if each["session_id"] not in seen] == []
+    assert seen.count(NAME) == len(CHATS)
+
+
+@WIDTHS
+def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
+    plan = answer("prune", "ghosts", "--yes")
+    answer("edit", FRESH, "--pin")
+    answer("restore", plan["batch"])
+    seen = screen(columns, "log")
+    words = seen.split()
+    assert {plan["plan"], plan["batch"]} <= set(words)
+    assert words.count("(terminal)") == 3
+    assert "…" not in seen
+
+
+@WIDTHS
+def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
+    done = [answer("prune", what, "--yes")["batch"] for what in ("ghosts", "sessions")]
+    answer("restore", done[0])
+    for verb in (("restore",), ("trash", "list")):
+        seen = screen(columns, *verb).split()
+        assert done[1] in seen
+    assert {"(undone)", done[0]} <= set(seen)
+
+
+@WIDTHS
+def test_ids_of_all_lengths_are_whole_with_their_profile(screen, home, answer, columns):
+    work = home / "profiles" / "a-profile-with-a-long-name"
+    build(work)
+    long = "cron_7d1c8f1e-2a6b-4c3d-9e8f-0a1b2c3d4e5f_20261118_090909"
+    with SessionDB(work / "state.db") as db:
+        db.append_message(long, "user", "the nightly run", create={"source": "cron"})
+    seen = screen(columns, "list", "--all-profiles", "--limit", "100").split()
+    found = answer("list", "--all-profiles", "--limit", "100")["sessions"]
+    assert [each["id"] for each in found if each["id"] not in seen] == []
+    assert seen.count(work.name) == len([each for each in found if each["profile"] == work.name])
+
+
+@WIDTHS
+def test_what_a_plan_is_about_and_what_it_leaves_is_whole(screen, answer, keys, home, columns):
+    with SessionDB(home / "state.db") as db:
+        for entry in answer("routes")["routes"]:
+            db.end_session(entry["session_id"], "cli_close")
+    seen = screen(columns, "prune", "all", "--plan-only").split()
+    items = answer("prune", "all", "--plan-only")["items"]
+    assert [each["id"] for each in items if each["id"] not in seen] == []
+
+
+@WIDTHS
+def test_the_command_that_mends_what_the_doctor_found_is_whole(screen, home, columns):
+    seen = screen(columns, "doctor")
+    lines = [line.strip().removeprefix("-> ") for line in seen.splitlines()]
+    assert [line for line in lines if line.startswith("mcp-sessions") and "prune ghosts" in line]
+    assert all(cell_len(line) <= columns or "mcp-sessions " in line for line in seen.splitlines())
+
+
+@WIDTHS
+def test_the_bare_command_cuts_no_advice(screen, columns):
+    seen = " ".join(screen(columns).split())
+    assert "mcp-sessions install tell your client of it; lists the clients that are here" in seen
+    assert "mcp-sessions demo see what it does, on made-up conversations" in seen
+
+
+@WIDTHS
+def test_the_list_of_clients_cuts_no_advice(screen, columns):
+    seen = " ".join(screen(columns, "install").split())
+    assert "mcp-sessions install NAME tells one of them of this server." in seen
+
+
+@WIDTHS
+def test_what_can_be_typed_next_is_a_line_of_its_own(screen, columns):
+    for verb in (("prune", "--plan-only"), ("compress", LONG, "--keep-last", "9", "--plan-only")):
+        last = screen(columns, *verb).splitlines()[-1]
+        assert shlex.split(last)[0] == "mcp-sessions"
+        assert re.fullmatch(r"p-\w+", shlex.split(last)[-1])
+
+
+def test_a_script_gets_no_blanks_at_the_end_of_a_line(run, answer):
+    answer("prune", "ghosts", "--yes")
+    for verb in (("list",), ("routes",), ("log",), ("trash", "list"), ("stats",), ("restore",)):
+        lines = run(*verb).out.splitlines()
+        assert len(lines) > 1
+        assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_batch_expires_in_the_thirty_days_that_are_promised(run, answer):
+    answer("prune", "ghosts", "--yes")
+    assert "in 30 d" in run("trash", "list").out
