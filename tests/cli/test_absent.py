@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from tests.cli.homes import build
+from tests.cli.people import Person
 
 READING = (
     *(("list",), ("search", "x"), ("show", "x"), ("stats",), ("routes",)),
@@ -128,8 +129,8 @@ def test_what_comes_in_begins_a_home_where_one_was_named(at, run, home, tmp_path
     shutil.rmtree(new)
 
 
-def test_the_bare_command_says_so_too(person, forks, tmp_path):
-    with person("--home", str(tmp_path / "none")) as seen:
+def test_the_bare_command_says_so_too(forks, tmp_path):
+    with Person(forks, tmp_path / "none") as seen:
         assert seen.ends() == 0
     assert "none yet: there is no such folder; start the agent once" in " ".join(
         seen.screen.split()

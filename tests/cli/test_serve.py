@@ -34,7 +34,7 @@ def test_the_home_stands_before_or_after_the_verb(run, tmp_path):
         ("doctor", "--home", str(tmp_path / "h")),
     ):
         done = run(*arguments)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr) == (1, "")  # nothing is there
         assert "~/h (--home)" in done.stdout
 
 

@@ -77,7 +77,7 @@ def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
 
 
 def test_an_edit_says_what_is_and_what_would_be_and_asks(person, home):
-    with person("edit", FRESH, "--title", "Cooking", "--archive") as seen:
+    with person("edit", FRESH, "--title", "Cooking", "--archive", columns=140) as seen:
         seen.until("Change 1 session? [y/N]")
         said = " ".join(seen.screen.split())
         assert "title: What to cook -> Cooking;" in said

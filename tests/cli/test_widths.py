@@ -55,8 +55,8 @@ def test_every_key_name_and_session_of_a_route_is_whole(screen, keys, answer, co
 @WIDTHS
 def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
     plan = answer("prune", "ghosts", "--yes")
-    answer("edit", FRESH, "--pin")
-    answer("restore", plan["batch"])
+    answer("edit", FRESH, "--pin", "--yes")
+    answer("restore", plan["batch"], "--yes")
     seen = screen(columns, "log")
     words = seen.split()
     assert {plan["plan"], plan["batch"]} <= set(words)
@@ -67,7 +67,7 @@ def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
 @WIDTHS
 def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
     done = [answer("prune", what, "--yes")["batch"] for what in ("ghosts", "sessions")]
-    answer("restore", done[0])
+    answer("restore", done[0], "--yes")
     for verb in (("restore",), ("trash", "list")):
         seen = screen(columns, *verb).split()
         assert done[1] in seen
