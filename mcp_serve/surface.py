@@ -112,7 +112,12 @@ def _run(spec: Spec, caller: Caller, ask: Any) -> Any:
     async def apply(context: Any, asked: Any, **given: Any) -> Any:
         return await caller.apply(spec, consent.answer_of(asked), given, _work(context))
 
-    if not (spec.changes or spec.takes_long):
+    async def look(context: Any, **given: Any) -> Any:
+        return await (change if given.get(spec.takes_long) else call)(context, **given)
+
+    if spec.takes_long:
+        return look
+    if not spec.changes:
         return wait if spec.waits else call
     if not spec.asks:
         return change

@@ -15,9 +15,9 @@ from anyio.lowlevel import RunVar
 
 T = TypeVar("T")
 
-CALLS, LOOKS = "calls", "looks"
+CALLS, LOOKS, WORK = "calls", "looks", "work"
 
-_MOST = {CALLS: 8, LOOKS: 4}
+_MOST = {CALLS: 8, LOOKS: 4, WORK: 4}
 
 _LIMITERS: RunVar[dict[str, CapacityLimiter]] = RunVar("mcp_serve.threads")
 

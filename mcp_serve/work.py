@@ -16,7 +16,7 @@ import anyio
 from anyio import from_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from mcp_serve.threads import in_thread
+from mcp_serve.threads import WORK, in_thread
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Work:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._tell_on, told)
                 with self._send:
-                    await in_thread(work)
+                    await in_thread(work, of=WORK)
         return outcome.result()
 
     async def _tell_on(self, told: MemoryObjectReceiveStream[tuple[float, int]]) -> None:

@@ -28,8 +28,8 @@ class Spec:
     """With what the kind of the plans begins that it applies, before which the human is asked."""
     place: Any = str
     """The type of the places in its cursors: where the library makes them, text."""
-    takes_long: bool = False
-    """Whether it reads so much that it tells how far it is, as one that changes something does."""
+    takes_long: str = ""
+    """With which argument it reads so much that it is work, as a change is."""
     waits: bool = False
     """Whether it waits for something, which is of no use to a client that has left."""
     beside_plan: tuple[str, ...] = ()

@@ -137,5 +137,5 @@ SPEC = Spec(
     arguments=StatsArguments,
     answers=shapes.Stats,
     run=stats,
-    takes_long=True,
+    takes_long="deep",
 )

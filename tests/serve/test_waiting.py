@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import anyio
 import pytest
@@ -14,6 +15,7 @@ from mcp_serve.door import Door
 from mcp_serve.feed import Feed
 from mcp_serve.served import Options, Served
 from session_core import SessionDB
+from tests.homes import connect
 
 pytestmark = pytest.mark.anyio
 
@@ -122,6 +124,24 @@ async def test_nothing_takes_the_threads_in_which_the_transport_reads_and_writes
     finally:
         for each in taken:
             threads.release_on_behalf_of(each)
+
+
+async def test_changes_that_wait_for_a_lock_keep_no_read_waiting(db, call, home_path):
+    for number in range(12):
+        db.create_session(f"s{number}", "cli")
+    await call("sessions_list")
+    with connect(home_path / "state.db") as other:
+        async with anyio.create_task_group() as tasks:
+            other.execute("BEGIN IMMEDIATE")
+            for number in range(12):
+                given = {"session": f"s{number}", "title": f"chat {number}"}
+                tasks.start_soon(partial(call, "sessions_edit", **given))
+            await anyio.sleep(0.2)  # all of them are on their way
+            with anyio.fail_after(10):
+                found = await call("sessions_list")
+            assert [each["title"] for each in found["sessions"]] == [None] * 12
+            other.rollback()
+    assert all(each["title"] for each in (await call("sessions_list"))["sessions"])
 
 
 class Visit:
