@@ -25,6 +25,7 @@ HERMES = "hermes"
 """What a home of Hermes is known as, which has no name of its own."""
 
 _BINDING = "home.json"
+_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ELOOP)
 _PRIVATE = 0o700
 _STEM_LENGTH = 40
 _HOME_LENGTH = 12
@@ -151,7 +152,8 @@ def _refusal(path: Path, error: OSError) -> SessionError:
         return StorageFull(f"no room left for {path}; free some space, then try again")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Denied(f"{path} may not be read or written; check its permissions")
-    return StorageError(f"{path} could not be used: {error.strerror}")
+    next_ = "check what it is" if error.errno in _IN_THE_WAY else "check the disk"
+    return StorageError(f"{path} could not be used: {error.strerror}; {next_}, then try again")
 
 
 def _identity(path: Path) -> tuple[int | None, int | None]:

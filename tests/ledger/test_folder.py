@@ -293,3 +293,12 @@ def test_several_who_make_the_folder_of_a_home_of_hermes_at_once_make_one(
     monkeypatch.setattr(other, "_bound", look_just_before)
     assert other.make() == one.make()
     assert len(known()) == 1
+
+
+def test_what_is_in_the_way_of_the_folder_is_said_with_what_to_do(
+    db_path: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "a-file"
+    root.write_text("x")
+    with pytest.raises(StorageError, match=r"a-file could not be used: .*; check what it is"):
+        StateFolder(db_path, root=root).make()
