@@ -35,10 +35,11 @@ class Outcome:
             for member in plan.members
             if member.skipped is not None and not member.half
         ]
+        begun = self._begun(batch)
         done = [
             member
             for member in plan.members
-            if member.step is not None and members.part_of(member) != "index"
+            if member.step not in {None, *begun} and members.part_of(member) != "index"
         ]
         left = [each for each in done if self._is_left(each)]
         skipped += [Skipped(members.name_of(each), _LEFT) for each in left]
@@ -47,7 +48,8 @@ class Outcome:
         if plan.about["wanted"]["start_new"]:
             warnings += [f"{key} {NOT_AFRESH}" for each in done for key in self._not_afresh(each)]
         warnings += self._staying(batch, plan)
-        remaining = len(plan.remaining) + len(plan.halves)
+        taken = sum(member.step in begun for member in plan.members)
+        remaining = len(plan.remaining) + len(plan.halves) + taken
         room = self._room(plan)
         if room is not None and room["in_the_way"] is not None:
             warnings.append(room["in_the_way"])
@@ -62,6 +64,14 @@ class Outcome:
             warnings=tuple(warnings),
             won=0 if room is None else room["bytes"],
         )
+
+    def _begun(self, batch: Batch) -> set[str]:
+        """Return the steps that somebody has taken and not done, who may yet give them up."""
+        return {
+            step.id
+            for step in self._ledger.unsettled()
+            if step.batch == batch.id and step.state in ("writing", "prepared")
+        }
 
     def _staying(self, batch: Batch, plan: Plan) -> list[str]:
         """Say which files of sessions that were removed are still there."""

@@ -23,7 +23,7 @@ from session_core.maintenance.aside import Aside
 from session_core.maintenance.means import Means
 from session_core.maintenance.members import PARTS, Again, Doing, Outdated, Part, Piece, Progress
 from session_core.maintenance.returning import Returning
-from session_core.maintenance.waiting import PAUSE_S, wait_for
+from session_core.maintenance.waiting import PAUSE_S, under_way, wait_for
 from session_core.state.contract import StateDatabase
 
 _LOOK_AGAIN_S = 0.5
@@ -59,10 +59,20 @@ class Run:
         """What puts the first of the halves back."""
         self._load()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to be decided, or to be put back."""
-        return not any(self._left.values()) and not self._halves
+    def is_done(self, *, wait: bool) -> bool:
+        """Whether nothing is left to be decided, or to be put back.
+
+        What somebody else has taken and not done may be given up, so that is waited for.
+        """
+        while not (any(self._left.values()) or self._halves):
+            self._aside.drop()
+            if not under_way(self._means.ledger, self._batch.id, self._means.settle):
+                return True
+            if not wait:
+                return False
+            self._wait()
+            self._load()
+        return False
 
     def step(self) -> None:
         """Do the next piece, or find out that it cannot be done."""

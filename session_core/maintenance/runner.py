@@ -101,14 +101,15 @@ class Runner:
                 self._finish_step(step)
         told_at = time.monotonic()
         with closing(Run(self._means, self._returning, batch, plan)) as run:
-            while not run.is_done:
+            while not (done := run.is_done(wait=True)):
                 run.step()
                 if time.monotonic() >= until or (stop is not None and stop()):
                     break
                 if progress is not None and time.monotonic() - told_at > _TELL_S:
                     progress(self._outcome.of(batch, self._ledger.plan(handle)))
                     told_at = time.monotonic()
-        if run.is_done:
+            done = done or run.is_done(wait=False)
+        if done:
             self._win_room(batch, handle, until, progress, stop)
         return self._ended(batch, handle)
 

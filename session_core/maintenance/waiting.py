@@ -22,15 +22,15 @@ def wait_for(ledger: Ledger, batch: str, settle: Callable[[], None]) -> None:
         Busy: that takes long.
     """
     until = time.monotonic() + _PATIENCE_S
-    left = _under_way(ledger, batch, settle)
+    left = under_way(ledger, batch, settle)
     while left:
         if time.monotonic() >= until:
             raise Busy(f"somebody else is at work on batch {batch} and takes long; try again")
         time.sleep(PAUSE_S)
-        left &= _under_way(ledger, batch, settle)
+        left &= under_way(ledger, batch, settle)
 
 
-def _under_way(ledger: Ledger, batch: str, settle: Callable[[], None]) -> set[str]:
+def under_way(ledger: Ledger, batch: str, settle: Callable[[], None]) -> set[str]:
     """Return the steps of a batch that somebody else runs, and those that take them back."""
     settle()
     steps = {step.id for step in ledger.steps(batch)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from session_core.ledger.journal import Journal
+from session_core.ledger.steps import prepare, throw_away
 from session_core.maintenance import unlinking
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW, Home
@@ -232,3 +235,21 @@ def test_of_many_files_that_stay_the_first_are_told(
     first, rest = changed.do().warnings
     assert first.startswith("old.json of a session")
     assert rest == "2 more such files are still there"
+
+
+def test_what_somebody_else_has_taken_and_gives_up_is_done_all_the_same(changed: Changing) -> None:
+    for number in range(3):
+        changed.home.session(f"old_{number}", 140, reason="idle")
+    planned = changed.plan()
+    assert planned.plan is not None
+    batch = changed.ledger.begin(planned.plan)
+    taken = prepare(changed.ledger, batch.id, (), [changed.ledger.plan(planned.plan).members[1].id])
+    part = changed.apply(planned, for_s=0)
+    assert (part.outcome, part.removed + part.remaining) == ("partial", 3)
+    with ThreadPoolExecutor(1) as other:
+        done = other.submit(changed.apply, planned)
+        time.sleep(0.2)
+        assert not done.done()
+        throw_away(changed.ledger, taken)
+        assert (done.result().outcome, done.result().removed) == ("applied", 3)
+    assert changed.sessions() == set()
