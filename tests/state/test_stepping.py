@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,3 +89,30 @@ def test_what_is_raised_ends_it_there_and_leaves_no_trace(
         other.execute("BEGIN IMMEDIATE")
     db.vacuum()
     assert db.sizes().free == 0
+
+
+@pytest.mark.parametrize("kind", [OSError, ValueError])
+@pytest.mark.parametrize("work", LONG.values(), ids=LONG)
+def test_it_is_raised_whatever_it_is(
+    db: SessionDB,
+    work: Callable[[SessionDB, Callable[[], object]], object],
+    kind: type[Exception],
+) -> None:
+    def step() -> None:
+        raise kind("of who looks in")
+
+    with pytest.raises(kind, match="of who looks in"):
+        work(db, step)
+
+
+def test_an_interrupt_between_two_looks_is_no_error_of_the_database(path: Path) -> None:
+    long = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+        "SELECT max(CASE i WHEN 9999 THEN interrupt() ELSE i END) FROM n"
+    )
+    with connect(path) as connection:
+        # It comes while SQLite is at work, so that Python is told of it at its next look.
+        connection.create_function("interrupt", 0, interrupt_main)
+        with pytest.raises(KeyboardInterrupt), stepping.stepping(connection, lambda: None):
+            connection.execute(long).fetchall()
+        assert connection.execute(long.replace("interrupt()", "1")).fetchone() == (20000,)
