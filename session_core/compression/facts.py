@@ -23,6 +23,9 @@ KINDS: tuple[Kind, ...] = (
 READ_MAX = 400_000
 """So many characters of one text are read: half of them at its beginning, half at its end."""
 
+_BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What ends a line for some: within an item of a summary it would begin a heading."""
+
 PIECE = 2000
 _LINE_MIN = 3
 _SENTENCE_MAX = 500
@@ -60,12 +63,20 @@ def find(text: str, *, prose: bool = False) -> list[Fact]:
 
 def lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield what is read of a text, line by line with positions; a long line in pieces."""
+    text = broken(text)
     if len(text) <= READ_MAX:
         yield from _pieces(text, 0, len(text))
         return
     half = READ_MAX // 2
     yield from _pieces(text, 0, half)
     yield from _pieces(text, len(text) - half, len(text))
+
+
+def broken(text: str) -> str:
+    """Return a text with all that ends a line as the same sign, so that each stays in its place."""
+    for sign in _BREAKS:
+        text = text.replace(sign, "\n")
+    return text
 
 
 def _pieces(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:

@@ -87,7 +87,7 @@ def called(arguments: str, place: int) -> Iterator[Passage]:
     except (ValueError, RecursionError):
         given = arguments
     for key, value in _leaves("", given, 0):
-        first, _, rest = value.strip().partition("\n")
+        first, _, rest = facts.broken(value).strip().partition("\n")
         if key in _SCRIPT_KEYS and len(first) <= PASSAGE_MAX and first and not _is_redacted(first):
             inside = [fact for fact in facts.find(first) if fact.text != first]
             yield Passage(first, (Fact("command", first, 0), *inside), "call", place)
@@ -124,6 +124,7 @@ def item(text: str) -> str:
 
     A mark in front of each would cost a twentieth of the room.
     """
+    text = summaries.unmarked(text)
     unclear = text.startswith(("#", _BULLET)) or text.rstrip(":") in SECTIONS
     return _BULLET + text if unclear else text
 
