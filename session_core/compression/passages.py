@@ -16,7 +16,7 @@ from typing import Any, Literal
 from session_core.compression import facts, forms, sentences, summaries
 from session_core.compression.facts import Fact
 from session_core.compression.forms import template
-from session_core.compression.patterns import FENCE, OF_CODE, SHELLS
+from session_core.compression.patterns import FENCE, OF_CODE, SHELLS, SPACELESS_SIGN
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
 
@@ -27,6 +27,7 @@ _BULLET = "- "
 
 PASSAGE_MAX = 400
 LINE_MAX = 100
+_PEOPLE = frozenset(("user", "assistant"))
 _PASTED_LINES = 20
 _PASTED_ALIKE = 4
 _SCRIPT_KEYS = frozenset(("command", "cmd", "commands", "script", "shell", "bash"))
@@ -213,10 +214,28 @@ def _passage(
 ) -> Iterator[Passage]:
     stripped = text.strip()
     first = begin + len(text) - len(text.lstrip())
-    if not stripped or (len(stripped) > PASSAGE_MAX and not inside) or _is_redacted(stripped):
+    if not stripped or _is_redacted(stripped):
+        return
+    if len(stripped) > PASSAGE_MAX and not inside:
+        parts = _parts(stripped) if speaker in _PEOPLE else ()
+        yield from (Passage(part, (), speaker, place) for part in parts)
         return
     moved = [fact._replace(position=fact.position - first) for fact in inside]
     yield Passage(stripped, moved, speaker, place)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield what is said without an end in parts, up to what has no words in it, as an image."""
+    while len(text) > PASSAGE_MAX:
+        cut = text.rfind(" ", PASSAGE_MAX // 2, PASSAGE_MAX)
+        if cut < 0:
+            if not SPACELESS_SIGN.search(text, 0, PASSAGE_MAX):
+                return
+            cut = PASSAGE_MAX
+        yield text[:cut].rstrip()
+        text = text[cut:].lstrip()
+    if text:
+        yield text
 
 
 def _is_redacted(text: str) -> bool:

@@ -125,6 +125,24 @@ def test_no_text_begins_a_section_by_a_mark_that_is_taken_out(mark: str) -> None
     assert "Decided:" not in message["content"].splitlines()
 
 
+@pytest.mark.parametrize(
+    "words", ["the fox meets the heron ", "ฉันอยากให้เรื่องนี้เล่าถึงเด็กหญิง", "狐狸遇见苍鹭"]
+)
+@pytest.mark.parametrize("speak", [user, assistant])
+def test_what_is_said_without_an_end_is_kept_in_parts(speak: Any, words: str) -> None:
+    text = (words * 80).strip()
+    assert len(text) > passages.PASSAGE_MAX
+    parts = [each.text for each in reading.read([speak(text)]).passages]
+    assert "".join("".join(parts).split()) == "".join(text.split())
+    assert max(map(len, parts)) <= passages.PASSAGE_MAX
+    assert parts[0] in summarize([speak(text)], 2 * len(text))
+
+
+def test_what_has_no_words_in_it_is_left_out() -> None:
+    image = "iVBORw/KGgoAAAANSUhEUgAA" * 40
+    assert image[:40] not in summarize([user(f"look at {image}"), assistant("Nice.")], 2000)
+
+
 def test_the_one_error_in_a_long_log_wins_over_the_log() -> None:
     error = "2026-03-05T14:00:00Z ERROR relay-3: peer 10.4.0.9 closed the stream"
     text = f"{log(300)}\n{error}\n{log(300, 1)}"
