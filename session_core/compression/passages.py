@@ -6,7 +6,6 @@ what stands before one and behind it are two.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from session_core.compression import facts, forms, sentences, summaries
 from session_core.compression.facts import Fact
 from session_core.compression.forms import template
 from session_core.compression.patterns import FENCE, OF_CODE, SHELLS, SPACELESS_SIGN
+from session_core.state import content
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
 
@@ -84,8 +84,8 @@ def listed(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 def called(arguments: str, place: int) -> Iterator[Passage]:
     """Yield what a tool was told."""
     try:
-        given: Any = json.loads(arguments)
-    except (ValueError, RecursionError):
+        given: Any = content.load(arguments)
+    except ValueError:
         given = arguments
     for key, value in _leaves("", given, 0):
         first, _, rest = facts.broken(value).strip().partition("\n")
@@ -113,8 +113,8 @@ def unpacked(text: str) -> str:
     if text.lstrip()[:1] not in ("{", "[") or "\\" not in text:
         return text
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
+        given = content.load(text)
+    except ValueError:
         return text
     leaves = _leaves("", given, 0)
     return "\n".join(f"{key}: {leaf}" if key and "\n" not in leaf else leaf for key, leaf in leaves)

@@ -138,6 +138,15 @@ def test_what_is_said_without_an_end_is_kept_in_parts(speak: Any, words: str) ->
     assert parts[0] in summarize([speak(text)], 2 * len(text))
 
 
+def test_half_of_a_character_in_json_is_in_no_summary() -> None:
+    half = json.dumps({"command": "cat /etc/rel_9x7k2.conf \ud83d"})
+    said = [call(1, json.loads(half)), result(1, half), assistant(None)]
+    for each in (said[:1], said[1:]):
+        summary = summarize(each, 2000)
+        assert "cat /etc/rel_9x7k2.conf \ufffd" in summary
+        summary.encode()
+
+
 def test_what_has_no_words_in_it_is_left_out() -> None:
     image = "iVBORw/KGgoAAAANSUhEUgAA" * 40
     assert image[:40] not in summarize([user(f"look at {image}"), assistant("Nice.")], 2000)
