@@ -19,11 +19,15 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All of these but line ends and tabs."""
 
 
+_HALVES = re.compile("[\ud800-\udfff]")
+"""Halves of characters, as JSON may have them, which nobody can be sent."""
+
+
 def textual(value: Any) -> str:
     """Return a value of a database as text, which columns of text do not always hold."""
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
-    return value if isinstance(value, str) else str(value)
+    return _HALVES.sub("\ufffd", value if isinstance(value, str) else str(value))
 
 
 def plain(value: Any) -> str:

@@ -44,6 +44,7 @@ DECIDED_UNSPACED = """
 TO_DO = """
 out of scope|blocked until|not part of|left for|for later|parked|set aside|put off
 todo|to-do|to do|fixme|tbd|open task|open tasks|open item|open items|open question|open point
+open questions|open points
 action item|action items|next step|next steps|next up|remaining|remains to|still to|still need
 still needs|still have to|still has to|still open|still missing|still pending|left to do|need to
 needs to|have to|has to|needs|pending|outstanding|follow up|follow-up|remember to|don't forget

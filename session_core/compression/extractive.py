@@ -28,6 +28,7 @@ _OF_KIND: Mapping[Kind, str] = {
     "command": "Commands",
     "path": "Files",
 }
+_SAYS: frozenset[Kind] = frozenset(("decision", "task"))
 _BESIDE: Mapping[Kind, tuple[int, int]] = {"number": (4, 2)}
 """How many words before and behind a fact go with it where there is little room."""
 
@@ -205,7 +206,9 @@ def _section(passage: Passage) -> str:
     if passage.section:
         return passage.section
     kinds = {fact.kind for fact in passage.facts}
-    found = next((name for kind, name in _OF_KIND.items() if kind in kinds), None)
+    # A page or a file may say "always", or what to do, which nobody here has decided or asked for.
+    own = kinds - _SAYS if passage.speaker == "result" else kinds
+    found = next((name for kind, name in _OF_KIND.items() if kind in own), None)
     if passage.speaker == "user" and found in (None, "Open", "Files", "Commands"):
         return "Asked"
     return found or ("Details" if kinds else "Said")

@@ -23,9 +23,13 @@ KINDS: tuple[Kind, ...] = (
 READ_MAX = 400_000
 """So many characters of one text are read: half of them at its beginning, half at its end."""
 
+_BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What ends a line for some: within an item of a summary it would begin a heading."""
+
 PIECE = 2000
 _LINE_MIN = 3
 _SENTENCE_MAX = 500
+_LEADING_MAX = 80
 _OF_LINE = 5
 """Where what is open takes this part of a line, the rest is how a list is written."""
 
@@ -47,25 +51,60 @@ def find(text: str, *, prose: bool = False) -> list[Fact]:
     """Return the facts of a text in the order of their positions; in prose errors end with it."""
     found: list[Fact] = []
     shell = fenced = False
+    led: Kind | None = None
     for begin, line in lines(text):
         fence = p.FENCE.match(line)
         if fence:
             fenced = not fenced
             shell = fenced and fence.group(1).lower() in p.SHELLS
             continue
-        found += _in_line(line, begin, in_shell=shell, in_code=fenced, prose=prose)
+        inside = list(_in_line(line, begin, in_shell=shell, in_code=fenced, prose=prose))
+        if prose and not fenced:
+            led = _leads(line, led)
+            inside += _led(line, begin, led, inside)
+        found += inside
     found.sort(key=lambda fact: (fact.position, -len(fact.text)))
     return found
 
 
+def _leads(line: str, led: Kind | None) -> Kind | None:
+    """Return what the items of a list are that this line leads to, or goes on with."""
+    if p.ITEM.match(line):
+        return led
+    if len(line) > _LEADING_MAX or not p.LEADING.search(line):
+        return None
+    folded = line.lower()
+    if p.TO_DO.search(folded) or p.TO_DO_UNSPACED.search(folded):
+        return "task"
+    decided = p.DECIDED.search(folded) or p.DECIDED_UNSPACED.search(folded)
+    return "decision" if decided else None
+
+
+def _led(line: str, begin: int, led: Kind | None, inside: list[Fact]) -> Iterator[Fact]:
+    """Yield an item of a list as what the line before the list says that it is."""
+    item = p.ITEM.match(line) if led else None
+    if led and item and not any(fact.kind in ("decision", "task") for fact in inside):
+        text = line[item.end() :].strip()
+        if text and len(text) <= _SENTENCE_MAX and not p.DONE.match(line):
+            yield Fact(led, text, begin + line.index(text, item.end()))
+
+
 def lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield what is read of a text, line by line with positions; a long line in pieces."""
+    text = broken(text)
     if len(text) <= READ_MAX:
         yield from _pieces(text, 0, len(text))
         return
     half = READ_MAX // 2
     yield from _pieces(text, 0, half)
     yield from _pieces(text, len(text) - half, len(text))
+
+
+def broken(text: str) -> str:
+    """Return a text with all that ends a line as the same sign, so that each stays in its place."""
+    for sign in _BREAKS:
+        text = text.replace(sign, "\n")
+    return text
 
 
 def _pieces(text: str, begin: int, end: int) -> Iterator[tuple[int, str]]:

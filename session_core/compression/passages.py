@@ -6,7 +6,6 @@ what stands before one and behind it are two.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,8 @@ from typing import Any, Literal
 from session_core.compression import facts, forms, sentences, summaries
 from session_core.compression.facts import Fact
 from session_core.compression.forms import template
-from session_core.compression.patterns import FENCE, OF_CODE, SHELLS
+from session_core.compression.patterns import FENCE, OF_CODE, SHELLS, SPACELESS_SIGN
+from session_core.state import content
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
 
@@ -27,6 +27,7 @@ _BULLET = "- "
 
 PASSAGE_MAX = 400
 LINE_MAX = 100
+_PEOPLE = frozenset(("user", "assistant"))
 _PASTED_LINES = 20
 _PASTED_ALIKE = 4
 _SCRIPT_KEYS = frozenset(("command", "cmd", "commands", "script", "shell", "bash"))
@@ -83,11 +84,11 @@ def listed(text: str, speaker: Speaker, place: int) -> Iterator[Passage]:
 def called(arguments: str, place: int) -> Iterator[Passage]:
     """Yield what a tool was told."""
     try:
-        given: Any = json.loads(arguments)
-    except (ValueError, RecursionError):
+        given: Any = content.load(arguments)
+    except ValueError:
         given = arguments
     for key, value in _leaves("", given, 0):
-        first, _, rest = value.strip().partition("\n")
+        first, _, rest = facts.broken(value).strip().partition("\n")
         if key in _SCRIPT_KEYS and len(first) <= PASSAGE_MAX and first and not _is_redacted(first):
             inside = [fact for fact in facts.find(first) if fact.text != first]
             yield Passage(first, (Fact("command", first, 0), *inside), "call", place)
@@ -112,8 +113,8 @@ def unpacked(text: str) -> str:
     if text.lstrip()[:1] not in ("{", "[") or "\\" not in text:
         return text
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError):
+        given = content.load(text)
+    except ValueError:
         return text
     leaves = _leaves("", given, 0)
     return "\n".join(f"{key}: {leaf}" if key and "\n" not in leaf else leaf for key, leaf in leaves)
@@ -124,6 +125,7 @@ def item(text: str) -> str:
 
     A mark in front of each would cost a twentieth of the room.
     """
+    text = summaries.unmarked(text)
     unclear = text.startswith(("#", _BULLET)) or text.rstrip(":") in SECTIONS
     return _BULLET + text if unclear else text
 
@@ -212,10 +214,28 @@ def _passage(
 ) -> Iterator[Passage]:
     stripped = text.strip()
     first = begin + len(text) - len(text.lstrip())
-    if not stripped or (len(stripped) > PASSAGE_MAX and not inside) or _is_redacted(stripped):
+    if not stripped or _is_redacted(stripped):
+        return
+    if len(stripped) > PASSAGE_MAX and not inside:
+        parts = _parts(stripped) if speaker in _PEOPLE else ()
+        yield from (Passage(part, (), speaker, place) for part in parts)
         return
     moved = [fact._replace(position=fact.position - first) for fact in inside]
     yield Passage(stripped, moved, speaker, place)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield what is said without an end in parts, up to what has no words in it, as an image."""
+    while len(text) > PASSAGE_MAX:
+        cut = text.rfind(" ", PASSAGE_MAX // 2, PASSAGE_MAX)
+        if cut < 0:
+            if not SPACELESS_SIGN.search(text, 0, PASSAGE_MAX):
+                return
+            cut = PASSAGE_MAX
+        yield text[:cut].rstrip()
+        text = text[cut:].lstrip()
+    if text:
+        yield text
 
 
 def _is_redacted(text: str) -> bool:

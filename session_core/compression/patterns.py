@@ -45,6 +45,10 @@ LISTED_OPEN = re.compile(
 """An item that is open, in the to-do lists that agents keep as JSON."""
 DONE = re.compile(r"(?:[-*+]\s+)?\[[xX✓]\]\s+")
 
+ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|\[[ ]?\])\s+")
+LEADING = re.compile(r"[:\uff1a]\s*\**\s*$|^\s*#{1,6}\s|^\s*\*\*[^*]+\*\*\s*$")
+"""How a line ends or begins that a list follows."""
+
 URL = re.compile(
     rf"(?<![A-Za-z0-9])(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.|mailto:)"
     rf"[^\s<>\"`|\\^{BREAK}]{{2,2000}}"

@@ -109,7 +109,12 @@ def clean(text: str) -> str:
     found = read({"content": text})
     if found is not None:
         text = "\n\n".join(filter(None, (found.before, found.text, found.after)))
-    while any(mark in text for mark in _MARKS):
+    return unmarked(text)
+
+
+def unmarked(text: str) -> str:
+    """Return a text without any mark of the form of a summary."""
+    while _WORD in text and any(mark in text for mark in _MARKS):
         for mark in _MARKS:
             text = text.replace(mark, "")
     return text.strip()

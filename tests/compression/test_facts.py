@@ -48,6 +48,42 @@ def test_an_open_task_is_found_with_its_whole_sentence(sentence: str) -> None:
     assert found(sentence, "task") == [sentence]
 
 
+@pytest.mark.parametrize(
+    ("lead", "kind"),
+    [
+        ("Next steps:", "task"),
+        ("## Open points", "task"),
+        ("**Still open:**", "task"),
+        ("Offene Punkte:", "task"),
+        ("下一步\uff1a", "task"),
+        ("Decisions:", "decision"),
+        ("We agreed on this:", "decision"),
+    ],
+)
+@pytest.mark.parametrize("mark", ["- ", "* ", "1. ", "2) ", "- [ ] "])
+def test_the_items_of_a_list_are_what_the_line_before_it_says(
+    lead: str, kind: str, mark: str
+) -> None:
+    text = f"{lead}\n\n{mark}bolt the relay\n{mark}mail Jean-Luc\n\nThe lamp is blue.\n{mark}a cat"
+    said = [fact for fact in facts.find(text, prose=True) if fact.kind in ("decision", "task")]
+    items = [fact.text.removeprefix("- [ ] ") for fact in said][1:]
+    assert items[:2] == ["bolt the relay", "mail Jean-Luc"]
+    if "[" not in mark:
+        assert {fact.kind for fact in said} == {kind}
+        assert len(items) == 2
+    assert all(text[fact.position : fact.end] == fact.text for fact in said)
+
+
+def test_of_what_a_tool_brings_no_list_is_one_of_tasks() -> None:
+    assert found("Next steps:\n- bolt the relay", "task") == ["Next steps:"]
+
+
+def test_an_item_of_a_list_that_is_done_is_none() -> None:
+    text = "Next steps:\n- [x] bolt the relay\n- mail Jean-Luc"
+    tasks = [fact.text for fact in facts.find(text, prose=True) if fact.kind == "task"]
+    assert tasks == ["Next steps:", "mail Jean-Luc"]
+
+
 def test_a_decision_ends_where_its_sentence_does() -> None:
     text = "I looked around. We decided to ship v2.1 to eu-west-1 first. Nothing else happened."
     assert found(text, "decision") == ["We decided to ship v2.1 to eu-west-1 first."]

@@ -152,6 +152,9 @@ REQUIREMENTS = {
         "state/test_stepping",
         "it_is_looked_in_on_and_comes_to_the_same",
         "what_is_raised_ends_it_there_and_leaves_no_trace",
+        "it_is_raised_whatever_it_is",
+        "the_copy_that_a_killed_look_has_left_is_deleted_by_the_next_one",
+        "an_interrupt_between_two_looks_is_no_error_of_the_database",
     ),
     "maintenance:reclaim": of(
         "issue 5; design 4",

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from mcp import Client
 
-from mcp_serve import server
+from mcp_serve import quoting, server
 from mcp_serve.served import Options, Served
 from session_core import driver
 
@@ -55,3 +55,8 @@ async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, 
         listed = await client.call_tool("sessions_list", {})
         assert len(listed.structured_content["sessions"]) == 1
     served.close()
+
+
+def test_half_of_a_character_in_a_name_is_shown_as_what_it_is():
+    shown = quoting.plain("Al \ud83d ex"), quoting.textual("agent:\udcff")
+    assert shown == ("Al \ufffd ex", "agent:\ufffd")

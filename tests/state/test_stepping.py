@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +22,9 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     return folder
+
+
+OLD = 1_600_000_000
 
 
 class Enough(Exception):
@@ -88,3 +95,56 @@ def test_what_is_raised_ends_it_there_and_leaves_no_trace(
         other.execute("BEGIN IMMEDIATE")
     db.vacuum()
     assert db.sizes().free == 0
+
+
+def test_the_copy_that_a_killed_look_has_left_is_deleted_by_the_next_one(
+    db: SessionDB, path: Path, temporary: Path
+) -> None:
+    killed = (
+        "import glob, os, sys\n"
+        "from session_core import SessionDB\n"
+        "from session_core.state.sqlite import stepping\n"
+        "stepping._EVERY = 50\n"
+        "def step():\n"
+        "    if glob.glob(os.environ['TMPDIR'] + '/*/copy.db'):\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "SessionDB(sys.argv[1], read_only=True).check_integrity(deep=True, step=step)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", killed, str(path)],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        check=False,
+    )
+    (left,) = temporary.iterdir()
+    db.check_integrity(deep=True)
+    assert list(temporary.iterdir()) == [left]  # whoever made it may be at work
+    os.utime(left, (OLD, OLD))
+    assert db.check_integrity(deep=True) == []
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [OSError, ValueError])
+@pytest.mark.parametrize("work", LONG.values(), ids=LONG)
+def test_it_is_raised_whatever_it_is(
+    db: SessionDB,
+    work: Callable[[SessionDB, Callable[[], object]], object],
+    kind: type[Exception],
+) -> None:
+    def step() -> None:
+        raise kind("of who looks in")
+
+    with pytest.raises(kind, match="of who looks in"):
+        work(db, step)
+
+
+def test_an_interrupt_between_two_looks_is_no_error_of_the_database(path: Path) -> None:
+    long = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+        "SELECT max(CASE i WHEN 9999 THEN interrupt() ELSE i END) FROM n"
+    )
+    with connect(path) as connection:
+        # It comes while SQLite is at work, so that Python is told of it at its next look.
+        connection.create_function("interrupt", 0, interrupt_main)
+        with pytest.raises(KeyboardInterrupt), stepping.stepping(connection, lambda: None):
+            connection.execute(long).fetchall()
+        assert connection.execute(long.replace("interrupt()", "1")).fetchone() == (20000,)

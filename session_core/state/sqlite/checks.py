@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -30,6 +31,9 @@ _MOST_ORPHANS = 10_000
 _SHOWN = 3
 _COPY_PAGES = 4096
 _ROOM_FACTOR = 1.1
+_COPY_PREFIX = "mcp-sessions-check-"
+_LEFT_S = 86_400.0
+"""A copy that is older was left by a process that was killed: no look takes that long."""
 
 _ORPHANS = {
     "messages": ("orphaned_messages", "messages of sessions that are not there"),
@@ -99,7 +103,8 @@ def _orphans(handle: Handle) -> Iterator[Finding]:
 
 def _check_copy(handle: Handle, step: Step | None) -> list[Finding]:
     needed = _size(handle)
-    with tempfile.TemporaryDirectory(prefix="mcp-sessions-check-") as folder:
+    _sweep(Path(tempfile.gettempdir()), time.time())
+    with tempfile.TemporaryDirectory(prefix=_COPY_PREFIX) as folder:
         free = shutil.disk_usage(folder).free
         if free < needed * _ROOM_FACTOR:
             what = f"the search index was not checked: a copy needs {needed} bytes, {free} are free"
@@ -113,6 +118,14 @@ def _check_copy(handle: Handle, step: Step | None) -> list[Finding]:
                 return [finding for table in _index_tables(copy) for finding in _index(copy, table)]
         finally:
             copy.connection.close()
+
+
+def _sweep(folder: Path, now: float) -> None:
+    """Delete the copies that those who were killed have left; one of somebody else stays."""
+    for left in folder.glob(f"{_COPY_PREFIX}*"):
+        with suppress(OSError):
+            if left.lstat().st_mtime < now - _LEFT_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _size(handle: Handle) -> int:

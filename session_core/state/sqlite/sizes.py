@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from session_core import driver
 from session_core.models import Sizes
@@ -98,36 +99,39 @@ def _ask_child(path: Path, step: Step | None) -> dict[str, int] | None:
     # The folder of the package is the child's first one to import from, whatever ours was.
     root = Path(driver.__file__).parent.parent
     try:
-        with subprocess.Popen(  # noqa: S603 -- our own module, and a path that is an argument
+        child = subprocess.Popen(  # noqa: S603 -- our own module, and a path that is an argument
             [sys.executable, "-m", _CHILD, str(path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=root,
-        ) as child:
-            try:
-                counted = json.loads(_output(child, step))
-            finally:
-                child.kill()
-    except (OSError, ValueError, subprocess.SubprocessError):
+        )
+    except OSError:
         return None
+    with child:
+        try:
+            counted = _parsed(_output(child, step))
+        finally:
+            child.kill()
     return counted if isinstance(counted, dict) else None
 
 
 def _output(child: subprocess.Popen[bytes], step: Step | None) -> bytes:
-    """Return what a child prints, waited for in short turns.
-
-    Raises:
-        TimeoutExpired: it takes too long.
-    """
+    """Return what a child prints, waited for in short turns; nothing where it takes too long."""
     until = time.monotonic() + _CHILD_TIMEOUT_S
-    while True:
+    while time.monotonic() < until:
         try:
             return child.communicate(timeout=_TURN_S)[0]
         except subprocess.TimeoutExpired:
-            if time.monotonic() >= until:
-                raise
             if step is not None:
                 step()
+    return b""
+
+
+def _parsed(printed: bytes) -> Any:
+    try:
+        return json.loads(printed)
+    except ValueError:
+        return None
 
 
 def _size(path: Path) -> int:

@@ -22,17 +22,10 @@ def stepping(connection: driver.Connection, step: Step | None) -> Iterator[None]
         yield
         return
     raised: list[BaseException] = []
-
-    def look_in() -> bool:
-        try:
-            if not raised:
-                step()
-        except BaseException as error:  # noqa: BLE001 -- SQLite passes none on
-            raised.append(error)
-        return bool(raised)
-
-    connection.set_progress_handler(look_in, _EVERY)
+    looks = _looks(step, raised)
+    next(looks)
     try:
+        connection.set_progress_handler(looks.__next__, _EVERY)
         yield
     except driver.library().Error:
         if not raised:
@@ -41,3 +34,20 @@ def stepping(connection: driver.Connection, step: Step | None) -> Iterator[None]
         connection.set_progress_handler(None, 0)
     if raised:
         raise raised[0]
+
+
+def _looks(step: Step, raised: list[BaseException]) -> Iterator[bool]:
+    """Yield whether to end, once a look; SQLite passes no error on, so it is noted.
+
+    What a signal raises comes up where Python goes on, which a function does before its first
+    `try`, and a generator inside of it.
+    """
+    while True:
+        try:
+            yield bool(raised)
+            if not raised:
+                step()
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 -- raised behind the statement
+            raised.append(error)
