@@ -203,6 +203,8 @@ def test_a_hit_leads_to_what_was_said_around_it(run):
         (("show", "x", "--around", "-5"), 2, "at least 0"),
         (("show", "x", "--role", "y" * 99), 2, "--role has at most 50 characters"),
         (("list", "--home", ""), 2, "it is empty"),
+        (("search", "x", "--project", ""), 2, "--project: it is empty"),
+        (("routes", "--platform", ""), 2, "--platform: it is empty"),
         (("list", "--min-messages", "many"), 2, "--min-messages"),
         (("search",), 2, "name a WORD"),
         (("search", ""), 2, "type a word"),

@@ -23,6 +23,7 @@ REQUIREMENTS = {
         "a_plan_is_looked_at_again_and_to_its_end",
         "nothing_adds_to_a_plan",
         "a_plan_of_another_verb_is_refused_with_the_verb_that_takes_it",
+        "emptying_the_trash_takes_no_plan_that_removes_something_else",
         "what_was_changed_since_is_left_and_said",
     ),
     "verbs:json": of(
