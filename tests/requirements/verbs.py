@@ -51,6 +51,14 @@ REQUIREMENTS = {
         "what_is_longer_than_the_terminal_is_shown_in_pages",
         "a_script_has_no_pager",
     ),
+    "verbs:streams": of(
+        "issue 7",
+        "A closed stream or a reader who has enough is no failure; an unseen change is none done.",
+        "cli/test_streams",
+        "a_reader_who_has_enough_makes_nothing_fail",
+        "a_change_that_nobody_saw_is_not_said_to_be_done",
+        "a_stream_that_was_closed_is_an_empty_one",
+    ),
     "verbs:codes": of(
         "surface 5",
         "What is wrong is a line and an exit code that says of which kind it is.",
