@@ -113,7 +113,7 @@ def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:
         verb = verbs.add_parser(
             name,
             help=does,
-            description=does.capitalize() + ".",
+            description=f"{does[:1].upper()}{does[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name in given:

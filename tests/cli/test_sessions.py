@@ -226,3 +226,7 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
 )  # fmt: skip
 def test_help_has_examples(run, verb):
     assert f"mcp-sessions {verb}" in run(verb, "--help").stdout.partition("examples:")[2]
+
+
+def test_help_begins_with_what_a_verb_does_as_it_is_written(run):
+    assert "Serve the sessions to an MCP client." in run("serve", "--help").stdout
