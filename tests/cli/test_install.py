@@ -316,6 +316,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_changed(run, user):
     done = run("install", "cursor")
     assert done.returncode == 5
     assert "+" in done.stdout
+    assert "nobody could be asked, and --yes was not given; nothing was changed" in done.stderr
     assert not file_of("cursor", user).exists()
 
 
