@@ -28,10 +28,9 @@ def require(served: Served) -> None:
     """
     why = wrong(served)
     if why is not None:
-        named = find_home(served.options.home)
         path = served.path()
         raise NotFound(
-            f"there is no home in {path} ({_by(served, named.found_by)}): {why}; {to_do(path)}",
+            f"there is no home in {path} ({named_by(served)}): {why}; {to_do(path)}",
             nearest=tuple(map(str, _near(path))),
         )
 
@@ -74,8 +73,10 @@ def is_empty(path: Path) -> bool:
     return database.is_file() and not database.stat().st_size
 
 
-def _by(served: Served, found_by: str) -> str:
-    return found_by if served.names == ["default"] else f"--profile {served.names[0]}"
+def named_by(served: Served) -> str:
+    """Return by what the home, or the first of its profiles, was chosen."""
+    name = served.names[0]
+    return find_home(served.options.home).found_by if name == "default" else f"--profile {name}"
 
 
 def _near(path: Path) -> Iterator[Path]:

@@ -10,6 +10,12 @@ def somebody_is_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def declined(nothing: str = "nothing was changed") -> str:
+    """Return what is said where the answer was no, or nobody could give one."""
+    why = "" if somebody_is_there() else "nobody could be asked, and --yes was not given; "
+    return f"Declined: {why}{nothing}."
+
+
 class Stopped(KeyboardInterrupt):
     """Ctrl-C at a question: nothing was changed yet."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from mcp_serve import plans
 from mcp_serve.cli import previews
-from mcp_serve.cli.asking import agreed, somebody_is_there
+from mcp_serve.cli.asking import agreed, declined
 from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED, PARTIAL
 from mcp_serve.cli.errors import in_words, said
 from mcp_serve.cli.options import command
@@ -199,9 +199,8 @@ class _Making:
         count = self.answer["count"]
         if agreed(f"{previews.words(kind, count)}?", yes=False):
             return True
-        why = "" if somebody_is_there() else "nobody could be asked, and --yes was not given; "
         closed = "" if self._handle is None else ", and the plan is closed"
-        self._err.line(f"Declined: {why}nothing was changed{closed}.")
+        self._err.line(declined(f"nothing was changed{closed}"))
         return False
 
     def _ask(self, given: Answer, work: Working) -> Answer:

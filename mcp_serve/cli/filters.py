@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mcp_serve import arguments as given_as
-from mcp_serve.cli.values import amount, when, whole
+from mcp_serve.cli.values import amount, some, when, whole
 from mcp_serve.times import moment
 from mcp_serve.tools.prune import PruneArguments
 from mcp_serve.tools.sessions import ListArguments
@@ -84,8 +84,10 @@ class Pruned(_More, PruneArguments):  # type: ignore[misc]  # as above
 def add(parser: argparse.ArgumentParser, until: str = "not active since then") -> None:
     """Add them to a verb; `until` is what the end of the time means there."""
     group = parser.add_argument_group("which sessions")
-    group.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
-    group.add_argument("--source", action="append", help="such as cli; may be repeated")
+    group.add_argument(
+        "--project", type=some, metavar="FOLDER", help="worked on in it, or below it"
+    )
+    group.add_argument("--source", type=some, action="append", help="such as cli; may be repeated")
     group.add_argument("--status", choices=("open", "ended", "archived", "all"))
     group.add_argument(
         *("--since", "--newer-than", "--after"),
@@ -96,12 +98,12 @@ def add(parser: argparse.ArgumentParser, until: str = "not active since then") -
     group.add_argument(
         *("--until", "--older-than", "--before"), type=when, metavar="TIME", help=until
     )
-    group.add_argument("--end-reason", metavar="REASON")
+    group.add_argument("--end-reason", type=some, metavar="REASON")
     for name in ("--title", "--model", "--branch"):
-        group.add_argument(name, metavar="PART", help="a part of it")
-    group.add_argument("--cwd", metavar="FOLDER", help="a working folder that begins so")
+        group.add_argument(name, type=some, metavar="PART", help="a part of it")
+    group.add_argument("--cwd", type=some, metavar="FOLDER", help="a working folder that begins so")
     for name in ("--provider", "--user", "--chat-id", "--chat-type"):
-        group.add_argument(name)
+        group.add_argument(name, type=some)
     for name, kind in (
         ("messages", whole()),
         ("tokens", whole()),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from mcp_serve import arguments as given_as
 from mcp_serve.cli import changing, filters
 from mcp_serve.cli.options import of_answers, of_homes
-from mcp_serve.cli.values import when
+from mcp_serve.cli.values import some, when
 from mcp_serve.tools import finalize
 
 _WHAT = ("sessions", "expired", "orphaned", "abandoned")
@@ -39,12 +39,14 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeArguments)
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     changing.what(parser, _WHAT)
-    parser.add_argument("--reason", help="why it ended, as it is noted")
+    parser.add_argument("--reason", type=some, help="why it ended, as it is noted")
     parser.add_argument("--start-new", action="store_true", help="their chats begin afresh")
     changing.arguments(parser, limit=True)
     group = parser.add_argument_group("which sessions")
-    group.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
-    group.add_argument("--source", action="append", help="such as cli; may be repeated")
+    group.add_argument(
+        "--project", type=some, metavar="FOLDER", help="worked on in it, or below it"
+    )
+    group.add_argument("--source", type=some, action="append", help="such as cli; may be repeated")
     group.add_argument(
         "--older-than", type=when, metavar="TIME", help="not active since then: 30d, a date"
     )

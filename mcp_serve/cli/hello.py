@@ -11,7 +11,8 @@ from mcp_serve.cli import absent
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.cli.screen import Screen, ago
 from mcp_serve.quoting import plain
-from session_core import SessionDB, SessionError, SessionSummary, find_home
+from mcp_serve.served import Options, Served
+from session_core import SessionDB, SessionError, SessionSummary
 
 _NEWEST = 3
 
@@ -25,17 +26,20 @@ _NEXT = (
 def run(options: argparse.Namespace) -> int:
     """Say which home it is and what is newest in it."""
     choose_driver()
-    screen, home = Screen(sys.stdout), find_home(options.home)
-    screen.whole(f"Sessions in {home.path} ({home.found_by})")
+    served = Served(
+        Options(home=options.home, profiles=options.profile, all_profiles=options.all_profiles)
+    )
+    screen, path = Screen(sys.stdout), served.path()
+    screen.whole(f"Sessions in {path} ({absent.named_by(served)})")
     try:
-        with SessionDB(home.db_path, read_only=True) as db:
+        with SessionDB(path / "state.db", read_only=True) as db:
             newest = db.list_sessions(limit=_NEWEST).items
     except SessionError as error:
         newest = []
         screen.whole(f"  they cannot be read: {error}")
     else:
         if not newest:
-            screen.block("  ", _none(home.path))
+            screen.block("  ", _none(path))
     if newest:
         screen.line(f"  {'active':>7}  title")
     for each in newest:

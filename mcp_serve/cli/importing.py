@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mcp_serve.cli.asking import agreed
+from mcp_serve.cli.asking import agreed, declined
 from mcp_serve.cli.codes import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
 from mcp_serve.cli.options import command, of_answers, of_homes
 from mcp_serve.cli.progress import Bar
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             _answer(options, "planned" if found.sessions else "nothing", found)
             return FAILED if found.broken and not found.sessions else DONE
         if not agreed(f"\nBring in {_sessions(len(found.sessions))}?", yes=options.yes):
-            Terminal(sys.stderr).line("Declined: nothing was changed; --yes brings it in.")
+            Terminal(sys.stderr).line(declined())
             _answer(options, "declined", found)
             return DECLINED
         if _state(path) != seen:

@@ -15,7 +15,7 @@ from mcp_serve.cli.options import of_homes
 from mcp_serve.cli.screen import Screen
 from mcp_serve.cli.scripts import print_json
 from mcp_serve.served import Options, Served
-from session_core import SessionError
+from session_core import InvalidInput, SessionError
 
 EXAMPLES = """\
 examples:
@@ -38,6 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Add the server, or say which clients are here."""
     screen = Screen(sys.stdout)
+    if options.client is None and (options.yes or options.print):
+        raise InvalidInput("name the client; `mcp-sessions install` lists them")
     if options.client is None:
         _list(screen, options)
         return DONE

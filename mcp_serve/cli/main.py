@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
+from pathlib import Path
 
 from mcp_serve.cli.asking import Stopped
 from mcp_serve.cli.codes import DONE, FAILED, INTERRUPTED
@@ -57,6 +58,7 @@ example:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_what_is_closed()
     _accept_every_script()
     parser = parser_of(given)
     options = parser.parse_args(given)
@@ -77,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         _write_no_more()  # whoever read the output has enough
-        return DONE
+        # What was agreed to beforehand may not have been begun.
+        return FAILED if getattr(options, "yes", False) else DONE
     except OSError as error:
         _write_no_more()
         print(f"mcp-sessions: {error}", file=sys.stderr)  # noqa: T201 -- the output of a command
@@ -110,7 +113,7 @@ def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:
         verb = verbs.add_parser(
             name,
             help=does,
-            description=does.capitalize() + ".",
+            description=f"{does[:1].upper()}{does[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name in given:
@@ -118,6 +121,14 @@ def parser_of(given: Sequence[str]) -> argparse.ArgumentParser:
             verb.epilog = getattr(found, "EXAMPLES", None)
             found.arguments(verb)
     return parser
+
+
+def _open_what_is_closed() -> None:
+    """Let a stream that whoever started this has closed be an empty one."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 -- to the end
+            setattr(sys, name, nothing)
 
 
 def _accept_every_script() -> None:

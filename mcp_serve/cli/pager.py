@@ -56,7 +56,10 @@ def paged(*, off: bool = False) -> Iterator[None]:
 
 def _pager() -> list[str] | None:
     """Return the pager of this person; `cat` is none, as with git."""
-    words = shlex.split(os.environ.get("PAGER", _PAGER))
+    try:
+        words = shlex.split(os.environ.get("PAGER", _PAGER))
+    except ValueError:  # a quote in it is not closed
+        return None
     there = words and words != ["cat"] and shutil.which(words[0])
     return words if there else None
 

@@ -46,6 +46,8 @@ def run(options: argparse.Namespace) -> int:
     """List them, or undo one."""
     if options.cursor is not None and (options.plan or options.batch):
         raise InvalidInput("--cursor is for the list alone")
+    if options.yes and options.plan is None and options.batch is None:
+        raise InvalidInput("--yes is for one BATCH; name it")
     if options.plan is None and options.batch is None:
         return answer(
             options,

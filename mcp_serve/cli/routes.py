@@ -7,6 +7,7 @@ import argparse
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, since
 from mcp_serve.cli.tools import Answer, answer, terminal
+from mcp_serve.cli.values import some
 from mcp_serve.tools import routes
 
 _COLUMNS = (
@@ -27,7 +28,7 @@ examples:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("query", nargs="*", metavar="WORD", help="words in its key and name")
-    parser.add_argument("--platform", help="such as telegram")
+    parser.add_argument("--platform", type=some, help="such as telegram")
     parser.add_argument(
         "--state",
         choices=("active", "suspended", "resume_pending", "expired", "stale", "dangling"),

@@ -9,7 +9,7 @@ from mcp_serve import arguments as given_as
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import since
 from mcp_serve.cli.tools import Answer, answer, terminal
-from mcp_serve.cli.values import when
+from mcp_serve.cli.values import some, when
 from mcp_serve.tools import searching
 from session_core import InvalidInput
 
@@ -38,8 +38,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "query", nargs="*", type=_word, metavar="WORD", help='words, "a phrase", prefix*, OR, NOT'
     )
     parser.add_argument("--session", metavar="ID", help="in this one alone")
-    parser.add_argument("--project", metavar="FOLDER", help="worked on in it, or below it")
-    parser.add_argument("--source", action="append", help="such as cli; may be repeated")
+    parser.add_argument(
+        "--project", type=some, metavar="FOLDER", help="worked on in it, or below it"
+    )
+    parser.add_argument("--source", type=some, action="append", help="such as cli; may be repeated")
     parser.add_argument("--status", choices=("open", "ended", "archived", "all"))
     parser.add_argument("--since", type=when, metavar="TIME", help="said since; 7d, 12h, a date")
     parser.add_argument("--until", type=when, metavar="TIME", help="said before")

@@ -13,6 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from mcp_serve.cli import charts, page
+from mcp_serve.cli.asking import declined
 from mcp_serve.cli.codes import DECLINED, DONE
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.place import Place
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--html - prints the page; --json says where one was written")
     place = Place.of(options.html)
     if not place.may_be_written(yes=options.yes):
-        Terminal(sys.stderr).line("Nothing was written; --yes replaces it without a question.")
+        Terminal(sys.stderr).line(declined("nothing was written"))
         return DECLINED
     with Tools(options) as tools:
         found = _asked(options, tools)

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console as RichConsole
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -39,6 +39,14 @@ class Column:
     """Whether it is left out of a narrow terminal."""
     copied: bool = False
     """Whether somebody types it again: where there is no room it has a line of its own, whole."""
+
+
+class Console(RichConsole):
+    """Leaves it to the command to say how that ends whose output nobody reads any more."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """End no process from in here."""
+        raise BrokenPipeError
 
 
 class Terminal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from rich.filesize import decimal
 
@@ -79,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     asked: Answer = {"older_than_days": filters.days(options.older_than)}
     if options.plan is None:
         asked["what"] = "trash"
-    return changing.run(options, changing.Change(prune.SPEC, "prune", asked))
+    return changing.run(options, changing.Change(_EMPTYING, "prune", asked))
 
 
 def _batches(home: Home, given: TrashArguments, asked: Asked) -> Answer:
@@ -105,6 +106,9 @@ def _batch(home: Home, each: Batch) -> Answer:
         **({"profile": home.profile} if home.profile else {}),
     }
 
+
+_EMPTYING = replace(prune.SPEC, asks="prune trash")
+"""The tool with plans to empty the trash alone: others remove what this verb does not name."""
 
 _SPEC = Spec(
     name="trash",

@@ -53,7 +53,11 @@ def when(text: str) -> str:
 
 
 def some(text: str) -> str:
-    """Return a text that says something: an empty name of a file is that of this folder."""
+    """Return a text that says something.
+
+    An empty name of a file is that of this folder, and an empty filter chooses everything: a
+    script whose variable is not set means neither.
+    """
     if not text:
         raise argparse.ArgumentTypeError("it is empty")
     return text

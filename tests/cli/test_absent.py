@@ -135,3 +135,13 @@ def test_the_bare_command_says_so_too(forks, tmp_path):
     assert "none yet: there is no such folder; start the agent once" in " ".join(
         seen.screen.split()
     )
+
+
+def test_the_bare_command_is_about_the_profile_that_is_asked_for(person, home):
+    work = build(home / "profiles" / "work", ghosts=1)
+    with person("--profile", "work") as seen:
+        assert seen.ends() == 0
+    assert f"Sessions in {work} (--profile work)" in "".join(seen.screen.split("\n"))
+    with person("--profile", "wrok") as seen:
+        assert seen.ends() == 3
+    assert "no profile 'wrok'" in seen.screen

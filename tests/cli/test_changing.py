@@ -155,6 +155,12 @@ def test_nothing_to_do_is_done(run, answer):
         (("prune", "--title", "a", "--title", "b"), 2, "was given twice"),
         (("prune", "--source", "x" * 300), 2, "--source has at most 200 characters"),
         (("prune", "--trash", ""), 2, "it is empty"),
+        *(
+            (("prune", f"--{name}", ""), 2, f"argument --{name}: it is empty")
+            for name in ("project", "source", "title", "cwd", "model", "user", "end-reason")
+        ),
+        (("finalize", "abandoned", "--project", ""), 2, "--project: it is empty"),
+        (("finalize", "abandoned", "--source", ""), 2, "--source: it is empty"),
         (("finalize",), 2, "to finalize by --session, or give expired, orphaned or abandoned"),
         (("finalize", "--reason", "x" * 200), 2, "--reason has at most 100 characters"),
         (("compress",), 2, "name the session"),
@@ -166,6 +172,7 @@ def test_nothing_to_do_is_done(run, answer):
         (("log", "--limit", "-3"), 2, "at least 1"),
         (("trash", "empty", "--older-than", "-1"), 2, "is no time"),
         (("restore", "b-nope"), 3, "there is no batch"),
+        (("restore", "--yes"), 2, "--yes is for one BATCH; name it"),
         (("restore", "b-nope", "--plan-only"), 3, "there is no batch"),
         (("edit", "nobody", "--pin"), 3, "nobody"),
         (("edit", FRESH), 2, "nothing to edit; give --title"),
@@ -190,6 +197,13 @@ def test_nothing_adds_to_a_plan(run, plan_of):
 def test_a_plan_of_another_verb_is_refused_with_the_verb_that_takes_it(run, plan_of):
     done = run("finalize", "--plan", plan_of("prune"), "--yes")
     assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (2, True)
+
+
+def test_emptying_the_trash_takes_no_plan_that_removes_something_else(run, plan_of, home):
+    before = ids(home)
+    done = run("trash", "empty", "--plan", plan_of("prune", "ghosts"), "--yes")
+    assert (done.code, "is one to prune ghosts" in done.err) == (2, True)
+    assert ids(home) == before
 
 
 def test_what_was_changed_since_is_left_and_said(run, answer, home):

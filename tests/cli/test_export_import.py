@@ -200,7 +200,7 @@ def test_with_a_yes_it_comes_in_and_is_taken_back_by_what_is_said(there, file):
 def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):
     done = there.run("import", file.name)
     assert (done.returncode, sessions(there.home)) == (5, {"kept", "tip"})
-    assert "--yes" in done.stderr
+    assert "nobody could be asked, and --yes was not given; nothing was changed" in done.stderr
     done = there.run("import", file.name, "--yes", "--json")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["outcome"], answer["messages"]) == (6, "applied", 2)

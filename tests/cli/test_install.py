@@ -312,10 +312,18 @@ def test_with_a_name_of_its_own_it_stands_beside_another(run, user):
     assert set(json.loads(path.read_text())["mcpServers"]) == {"sessions", "mine"}
 
 
+@pytest.mark.parametrize("word", ["--yes", "--print"])
+def test_what_is_for_one_client_is_refused_without_one(run, word):
+    done = run("install", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "name the client" in done.stderr
+
+
 def test_without_a_terminal_and_without_yes_nothing_is_changed(run, user):
     done = run("install", "cursor")
     assert done.returncode == 5
     assert "+" in done.stdout
+    assert "nobody could be asked, and --yes was not given; nothing was changed" in done.stderr
     assert not file_of("cursor", user).exists()
 
 

@@ -203,6 +203,8 @@ def test_a_hit_leads_to_what_was_said_around_it(run):
         (("show", "x", "--around", "-5"), 2, "at least 0"),
         (("show", "x", "--role", "y" * 99), 2, "--role has at most 50 characters"),
         (("list", "--home", ""), 2, "it is empty"),
+        (("search", "x", "--project", ""), 2, "--project: it is empty"),
+        (("routes", "--platform", ""), 2, "--platform: it is empty"),
         (("list", "--min-messages", "many"), 2, "--min-messages"),
         (("search",), 2, "name a WORD"),
         (("search", ""), 2, "type a word"),
@@ -224,3 +226,7 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
 )  # fmt: skip
 def test_help_has_examples(run, verb):
     assert f"mcp-sessions {verb}" in run(verb, "--help").stdout.partition("examples:")[2]
+
+
+def test_help_begins_with_what_a_verb_does_as_it_is_written(run):
+    assert "Serve the sessions to an MCP client." in run("serve", "--help").stdout

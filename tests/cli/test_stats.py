@@ -185,11 +185,12 @@ def test_a_page_that_is_there_is_replaced_when_somebody_says_so(person):
     path.write_text("mine")
     done = person.run("stats", "--html", "two.html")
     assert (done.returncode, path.read_text()) == (5, "mine")
-    assert "--yes" in done.stderr
+    assert "nobody could be asked, and --yes was not given; nothing was written" in done.stderr
     with person.at(80, "stats", "--html", "two.html") as terminal:
         terminal.until("Replace it? [y/N]")
         terminal.type("n\n")
-        assert terminal.end()[0] == 5
+        code, seen = terminal.end()
+    assert (code, "Declined: nothing was written." in seen) == (5, True)
     assert path.read_text() == "mine"
     with person.at(80, "stats", "--html", "two.html") as terminal:
         terminal.until("Replace it? [y/N]")

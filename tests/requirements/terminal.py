@@ -80,6 +80,7 @@ REQUIREMENTS = {
         "the_folder_of_a_profile_is_a_home_and_one_that_is_empty_is_none",
         "where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_do",
         "what_comes_in_begins_a_home_where_one_was_named",
+        "the_bare_command_is_about_the_profile_that_is_asked_for",
     ),
     "terminal:clients": of(
         "issue 7; mcp 8",

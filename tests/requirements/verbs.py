@@ -23,6 +23,7 @@ REQUIREMENTS = {
         "a_plan_is_looked_at_again_and_to_its_end",
         "nothing_adds_to_a_plan",
         "a_plan_of_another_verb_is_refused_with_the_verb_that_takes_it",
+        "emptying_the_trash_takes_no_plan_that_removes_something_else",
         "what_was_changed_since_is_left_and_said",
     ),
     "verbs:json": of(
@@ -49,6 +50,14 @@ REQUIREMENTS = {
         "a_cursor_of_something_else_is_refused",
         "what_is_longer_than_the_terminal_is_shown_in_pages",
         "a_script_has_no_pager",
+    ),
+    "verbs:streams": of(
+        "issue 7",
+        "A closed stream or a reader who has enough is no failure; an unseen change is none done.",
+        "cli/test_streams",
+        "a_reader_who_has_enough_makes_nothing_fail",
+        "a_change_that_nobody_saw_is_not_said_to_be_done",
+        "a_stream_that_was_closed_is_an_empty_one",
     ),
     "verbs:codes": of(
         "surface 5",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_serve.cli.asking import agreed
+from mcp_serve.cli.asking import agreed, declined
 from mcp_serve.cli.clients.change import Change
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
 from mcp_serve.cli.codes import DECLINED, DONE
@@ -60,7 +60,7 @@ def make(options: argparse.Namespace, wanted: Change) -> int:
             screen.whole(f"  {line}")
         sys.stdout.flush()
     if not agreed("Change it?", yes=options.yes):
-        screen.whole("Nothing was changed; --yes changes it without a question.")
+        Screen(sys.stderr).whole(declined())
         say(options, file.path, "declined", difference)
         return DECLINED
     wanted.make()
