@@ -82,7 +82,13 @@ def check(wanted: Wanted) -> None:
         raise InvalidInput(f"{wanted.kind} takes no sessions; only {', '.join(_NAMED)} do")
     if wanted.start_new and wanted.verb != "finalize":
         raise InvalidInput("start_new is for what is finalized")
+    empty = [name for name in _PARTS_OF if getattr(wanted.where, name, None) == ""]
+    if empty:
+        raise InvalidInput(f"{empty[0].partition('_')[0]} is empty, and would choose everything")
 
+
+_PARTS_OF = ("project", "title_like", "cwd_prefix", "model_like", "branch_like")
+"""Of these an empty one is true of all: whoever gives one has lost what he meant."""
 
 _NAMED = ("prune sessions", "prune routes", "finalize sessions")
 

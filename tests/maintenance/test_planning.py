@@ -210,3 +210,11 @@ def test_trash_and_index_have_plans_of_the_same_face(changed: Changing) -> None:
     assert changed.maintenance.batches().items == []
     kinds = [line.what for line in changed.maintenance.log().items]
     assert kinds == ["prune trash", "prune index", "prune sessions"]
+
+
+@pytest.mark.parametrize("name", ["project", "title_like", "cwd_prefix", "model_like"])
+def test_an_empty_filter_does_not_choose_everything(changed: Changing, name: str) -> None:
+    changed.home.session("old", 140, reason="idle")
+    with pytest.raises(InvalidInput, match="is empty, and would choose everything"):
+        changed.plan(where=SessionFilter(**{name: ""}))
+    assert changed.plan().count == 1

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, Denied, SessionDB, StorageFull
+from session_core.state.sqlite import reclaim
 from tests.homes import connect, fill, hermes_database, own_database
 
 KEPT = (
@@ -143,3 +144,19 @@ def test_a_step_of_merging_leaves_fewer_parts_of_every_index(db: SessionDB, path
             parts = connection.execute(f"SELECT count(DISTINCT segid) FROM {name}")  # noqa: S608
             assert parts.fetchone()[0] <= 1
     assert db.check_integrity(deep=True) == []
+
+
+def test_a_copy_that_has_no_room_in_memory_is_refused_before_it_begins(
+    db: SessionDB, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = tmp_path / "meminfo"
+    memory.write_text("MemTotal: 100 kB\nMemAvailable: 10 kB\n")
+    monkeypatch.setattr(reclaim, "_MEMORY", memory)
+    with connect(path, "ro") as connection:
+        options = {row[0] for row in connection.execute("PRAGMA compile_options")}
+    if "TEMP_STORE=3" in options:
+        with pytest.raises(StorageFull, match="bytes of memory, where 10240 are free"):
+            db.vacuum()
+        memory.write_text("nobody tells")
+    assert db.vacuum().after_bytes < path.stat().st_size + 10_000_000
+    assert db.sizes().free == 0

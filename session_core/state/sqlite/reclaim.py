@@ -35,6 +35,8 @@ _WORKED = 2
 _ROOM_FACTOR = 1.05
 """Pages in a log have a head each."""
 
+_MEMORY = Path("/proc/meminfo")
+
 _TEMPORARY = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- where SQLite looks
 
 
@@ -67,7 +69,11 @@ class Reclaim(Store):
 
     def _vacuum(self, handle: Handle, step: Step | None) -> Vacuumed:
         before = self._bytes()
-        _require_room(self.path, _copies(handle))
+        beside, copy = _copies(handle)
+        if _is_in_memory(handle):
+            _require_memory(self.path, copy)
+            copy = 0
+        _require_room(self.path, (beside, copy))
         with stepping(handle.connection, step):
             handle.run("VACUUM")
         # What was written is in the log; only folded back whole it makes the file shorter.
@@ -106,7 +112,7 @@ def _merge(handle: Handle) -> bool:
 
 
 def _copies(handle: Handle) -> tuple[int, int]:
-    """Return the bytes that a vacuum takes beside the file and among the temporary files."""
+    """Return the bytes that a vacuum takes beside the file and for its copy of it."""
     page, pages, free = (
         int(handle.value(f"PRAGMA {name}"))
         for name in ("page_size", "page_count", "freelist_count")
@@ -114,6 +120,31 @@ def _copies(handle: Handle) -> tuple[int, int]:
     used = int((pages - free) * page * _ROOM_FACTOR)
     beside = used if handle.value("PRAGMA journal_mode") == "wal" else pages * page
     return beside, used
+
+
+def _is_in_memory(handle: Handle) -> bool:
+    """Whether the copy is no file: that is how this SQLite was built, and nothing changes it."""
+    options = {row[0] for row in handle.values("PRAGMA compile_options")}
+    return "TEMP_STORE=3" in options
+
+
+def _require_memory(path: Path, needed: int) -> None:
+    free = _free_memory()
+    if free is not None and needed > free:
+        raise StorageFull(
+            f"a vacuum of {path} with this SQLite takes {needed} bytes of memory, where {free} are "
+            "free; free some, or use the SQLite of Python"
+        )
+
+
+def _free_memory() -> int | None:
+    """Return how much memory is to be had without swapping, None where that is not told."""
+    try:
+        lines = _MEMORY.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    found = next((line.split() for line in lines if line.startswith("MemAvailable:")), [])
+    return int(found[1]) * 1024 if len(found) > 1 and found[1].isdigit() else None
 
 
 def _require_room(path: Path, needed: tuple[int, int]) -> None:
