@@ -223,3 +223,15 @@ async def test_a_name_of_a_resource_has_no_sign_that_hides(db, client):
     first = (await client.list_resources()).resources[0]
     assert SECRET not in first.name
     assert not {"\u202e", "\x1b", "\u200b"} & set(first.name)
+
+
+@pytest.mark.parametrize("text", ["DB_PASSWORD=aB3$dE5fG7hJ9kLm", "password: x1$yyyyyyyy"])
+def test_a_value_with_a_dollar_in_it_is_a_secret_too(text):
+    shown = redact(text)
+    assert redaction.MARK in shown
+    assert text[-8:] not in shown
+
+
+@pytest.mark.parametrize("text", ["api_key=$SECRET_FROM_ENV1", "PASSWORD=${DB_PASS_1}"])
+def test_the_name_of_a_variable_is_none(text):
+    assert redact(text) == text
