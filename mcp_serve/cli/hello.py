@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from mcp_serve.cli import absent
@@ -15,6 +17,8 @@ from mcp_serve.served import Options, Served
 from session_core import SessionDB, SessionError, SessionSummary
 
 _NEWEST = 3
+_BESIDE = 22
+"""A command that is shorter has what it does beside it."""
 
 _NEXT = (
     ("mcp-sessions install", "tell your client of it; lists the clients that are here"),
@@ -45,9 +49,20 @@ def run(options: argparse.Namespace) -> int:
     for each in newest:
         screen.line(_one_line(each))
     screen.line()
-    for command, does in _NEXT:
-        screen.block(f"  {command:<22}", does)
+    for command, does in _next(options.home):
+        if len(command) < _BESIDE:
+            screen.block(f"  {command:<{_BESIDE}}", does)
+        else:
+            screen.whole(f"  {command}")
+            screen.block("    ", does)
     return 0
+
+
+def _next(home: str | None) -> Iterator[tuple[str, str]]:
+    """Yield what may be typed next; a client is told of the home that was named."""
+    where = "" if home is None else f" --home {shlex.quote(home)}"
+    for command, does in _NEXT:
+        yield command + (where if command.endswith("install") else ""), does
 
 
 def _none(path: Path) -> str:

@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Add the server, or say which clients are here."""
     screen = Screen(sys.stdout)
-    if options.client is None and (options.yes or options.print):
+    if options.client is None and (options.yes or options.print or options.plan_only):
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
     if options.client is None:
         _list(screen, options)
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
             screen.whole(f"{client.label} has it already, in {path}")
         return DONE
     code = make(options, wanted)
-    if code == DONE and not options.json:
+    if code == DONE and not (options.json or options.plan_only):
         screen.whole(f"Start {client.label} anew, and ask it what you worked on last week.")
     return code
 

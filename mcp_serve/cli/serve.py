@@ -13,6 +13,8 @@ from mcp_serve.served import Options, Served
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
+_HOST, _PORT = "127.0.0.1", 8765
+
 EXAMPLES = """\
 examples:
   mcp-sessions serve --read-only         what a client starts, without the tools that change data
@@ -34,9 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-redact", action="store_true", help="let secrets through")
     http = parser.add_argument_group("HTTP")
     http.add_argument("--http", action="store_true", help="serve /mcp and /sse instead")
-    http.add_argument("--host", default="127.0.0.1", help="the address (127.0.0.1)")
+    http.add_argument("--host", help=f"the address ({_HOST})")
     http.add_argument(
-        "--port", type=whole(0, 65_535), default=8765, help="the port (8765); 0 takes a free one"
+        "--port", type=whole(0, 65_535), help=f"the port ({_PORT}); 0 takes a free one"
     )
     http.add_argument("--allow-host", action="append", default=[], help="a name it is called by")
     http.add_argument("--allow-origin", action="append", default=[], help="a page that may call")
@@ -45,6 +47,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the input ends, or the process is told to."""
+    if not options.http:
+        _require_no_http(options)
     served = Served(
         Options(
             home=options.home,
@@ -65,6 +69,22 @@ def run(options: argparse.Namespace) -> int:
     finally:
         served.close()
     return 0
+
+
+def _require_no_http(options: argparse.Namespace) -> None:
+    """Refuse what says how to listen where nobody listens.
+
+    Raises:
+        InvalidInput: something does.
+    """
+    names = ("host", "port", "allow_host", "allow_origin", "no_token")
+    unsaid: tuple[object, ...] = (None, [])
+    values = ((name, getattr(options, name)) for name in names)
+    given = next((name for name, it in values if it is not False and it not in unsaid), None)
+    if given is not None:
+        from session_core import InvalidInput  # noqa: PLC0415 -- behind the first answer
+
+        raise InvalidInput(f"--{given.replace('_', '-')} is for a server over HTTP; add --http")
 
 
 def _log_without_secrets() -> None:
@@ -94,10 +114,11 @@ def _serve_http(served: Served, options: argparse.Namespace) -> None:
     from mcp_serve.token import token_of  # noqa: PLC0415
 
     token = None if options.no_token else token_of(served.path() / "state.db")
-    opened = door.Door.of(options.host, options.allow_host, options.allow_origin, token)
-    listening = http.listen(options.host, options.port)
+    host, port = options.host or _HOST, _PORT if options.port is None else options.port
+    opened = door.Door.of(host, options.allow_host, options.allow_origin, token)
+    listening = http.listen(host, port)
     server = _server(served)
-    http.serve(http.app(server, opened), listening, options.host, closing_streams(server))
+    http.serve(http.app(server, opened), listening, host, closing_streams(server))
 
 
 def _server(served: Served) -> MCPServer[Any]:

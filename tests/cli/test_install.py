@@ -559,3 +559,19 @@ def test_what_a_client_writes_while_the_person_looks_is_not_lost(run, user):
 def test_each_system_has_its_own_places(user, system, env, name, place):
     client = next(each for each in CLIENTS if each.name == name)
     assert client.user(Machine(user, system, env)).parent == user / Path(place)
+
+
+@pytest.mark.parametrize("word", ["--plan-only", "--dry-run"])
+def test_a_plan_alone_shows_the_change_and_makes_none(run, user, word):
+    path = user / ".cursor" / "mcp.json"
+    done = run("install", "cursor", word)
+    assert done.returncode == 0, done.stderr
+    assert '"sessions"' in done.stdout
+    assert done.stdout.splitlines()[-1] == "Nothing was changed."
+    assert not path.exists()
+    assert run("install", "cursor", "--yes").returncode == 0
+    before = path.read_bytes()
+    assert run("uninstall", "cursor", word).returncode == 0
+    assert path.read_bytes() == before
+    found = json.loads(run("uninstall", "cursor", word, "--json").stdout)
+    assert (found["outcome"], path.read_bytes()) == ("planned", before)

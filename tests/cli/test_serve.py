@@ -61,3 +61,10 @@ def test_an_unknown_profile_is_an_unknown_id(run, tmp_path):
     done = run("serve", "--home", str(tmp_path), "--profile", "work")
     assert done.returncode == 3
     assert "no profile 'work'" in done.stderr
+
+
+@pytest.mark.parametrize("given", [["--host", "::1"], ["--port", "0"], ["--no-token"]])
+def test_how_to_listen_is_refused_where_nobody_listens(run, given):
+    done = run("serve", *given)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{given[0]} is for a server over HTTP; add --http" in done.stderr

@@ -106,9 +106,10 @@ def test_the_command_that_mends_what_the_doctor_found_is_whole(screen, home, col
 
 
 @WIDTHS
-def test_the_bare_command_cuts_no_advice(screen, columns):
+def test_the_bare_command_cuts_no_advice(screen, home, columns):
     seen = " ".join(screen(columns).split())
-    assert "mcp-sessions install tell your client of it; lists the clients that are here" in seen
+    install = f"mcp-sessions install --home {home}"
+    assert f"{install} tell your client of it; lists the clients that are here" in seen
     assert "mcp-sessions demo see what it does, on made-up conversations" in seen
 
 

@@ -28,7 +28,11 @@ def of_client(parser: argparse.ArgumentParser) -> None:
         "--project", action="store_true", help="in the file of the project in this folder"
     )
     parser.add_argument("--name", default="sessions", help="the name of the server (sessions)")
-    parser.add_argument("--yes", action="store_true", help="make the change without a question")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--yes", action="store_true", help="make the change without a question")
+    how.add_argument(
+        "--plan-only", "--dry-run", action="store_true", help="show the change and stop"
+    )
     of_answers(parser)
 
 
@@ -54,11 +58,16 @@ def make(options: argparse.Namespace, wanted: Change) -> int:
     """Show a change, ask for it, make it."""
     screen, file = Screen(sys.stderr if options.json else sys.stdout), wanted.file
     difference = list(file.difference(wanted.text))
-    if not (options.json and options.yes):
+    if not (options.json and (options.yes or options.plan_only)):
         screen.whole(f"{file.path}")
         for line in difference:
             screen.whole(f"  {line}")
         sys.stdout.flush()
+    if options.plan_only:
+        if not options.json:
+            screen.whole("Nothing was changed.")
+        say(options, file.path, "planned", difference)
+        return DONE
     if not agreed("Change it?", yes=options.yes):
         Screen(sys.stderr).whole(declined())
         say(options, file.path, "declined", difference)
