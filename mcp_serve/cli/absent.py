@@ -46,6 +46,13 @@ def wrong(served: Served) -> str | None:
     return reasons[0] if all(reasons) and (is_named or is_empty(paths[0])) else None
 
 
+def note(served: Served) -> str | None:
+    """Return the sentence that there is no home yet, None where there is one, or several are."""
+    path = served.path()
+    missing = reason(path) if len(served.names) == 1 else None
+    return None if missing is None else f"There is no home yet in {path}: {missing}; {to_do(path)}."
+
+
 def reason(path: Path) -> str | None:
     """Return why a folder is no home, None where it is one."""
     database = path / _DATABASE

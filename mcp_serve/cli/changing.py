@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mcp_serve import plans
-from mcp_serve.cli import previews
+from mcp_serve.cli import absent, previews
 from mcp_serve.cli.asking import agreed, declined
 from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED, PARTIAL
 from mcp_serve.cli.errors import in_words, said
@@ -258,7 +258,7 @@ class _Making:
     def _nothing(self) -> None:
         if self._options.json:
             return
-        self._out.line("Nothing to do.")
+        self._out.line(absent.note(self._tools.served) or "Nothing to do.")
         for warning in self.answer["warnings"]:
             self._out.line(f"Note: {in_words(warning)}.")
         previews.protected(self._out, self.answer)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rich.filesize import decimal
 
 from mcp_serve import naming
-from mcp_serve.cli import filters
+from mcp_serve.cli import absent, filters
 from mcp_serve.cli.codes import DONE, PARTIAL
 from mcp_serve.cli.errors import in_options
 from mcp_serve.cli.options import of_answers, of_homes
@@ -70,6 +70,10 @@ def run(options: argparse.Namespace) -> int:
     with Tools(options) as tools:
         if len(tools.served.names) > 1:
             raise InvalidInput("an export is of one home; name it by one --profile")
+        missing = None if options.session or options.json else absent.note(tools.served)
+        if missing is not None:
+            Terminal(sys.stderr).line(missing)
+            return DONE
         try:
             done = _export(options, tools.home, to or _printing())
         except Conflict as error:  # of a file that is there, which is so the next time as well

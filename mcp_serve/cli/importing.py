@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from mcp_serve.cli import absent
 from mcp_serve.cli.asking import agreed, declined
 from mcp_serve.cli.codes import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
 from mcp_serve.cli.options import command, of_answers, of_homes
@@ -64,7 +65,12 @@ def run(options: argparse.Namespace) -> int:
             )
         if not (options.json and (options.yes or options.plan_only)):
             _preview(out, found, options.limit)
+        if found.sessions and (missing := absent.reason(tools.home.path)):
+            out.line(f"A home begins with them in {tools.home.path}: {missing}.")
         if options.plan_only or not found.sessions:
+            if found.sessions and not options.json:
+                out.line("\nNothing was changed. Do it by")
+                out.whole(f"  {command(options, 'import', str(options.file))}")
             _answer(options, "planned" if found.sessions else "nothing", found)
             return FAILED if found.broken and not found.sessions else DONE
         if not agreed(f"\nBring in {_sessions(len(found.sessions))}?", yes=options.yes):

@@ -146,12 +146,11 @@ def answer(
     """Ask, and show what is answered to whom it is for."""
     with Tools(options) as tools:
         found = ask(tools)
-        path = tools.served.path()
-        missing = absent.reason(path) if len(tools.served.names) == 1 else None
+        missing = absent.note(tools.served)
     if options.json:
         print_json(found)
     elif missing is not None:
-        terminal().line(f"There is no home yet in {path}: {missing}; {absent.to_do(path)}.")
+        terminal().line(missing)
     else:
         with paged(off=getattr(options, "no_pager", True)):
             show(found)

@@ -7,7 +7,7 @@ that, once more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -27,6 +27,8 @@ from session_core.maintenance.waiting import wait_for
 from session_core.state.contract import StateDatabase
 
 WHAT = "restore"
+
+_YES = {True: "yes", False: "no"}
 
 
 class Restoring:
@@ -89,7 +91,8 @@ class Restoring:
         left = [step for step in self._steps(batch) if step.undone_at is None]
         if batch.plan is None:
             kept = [one for step in left for one in self._ledger.trash(step.id)]
-            return Coming(batch, len(left), tuple(_edited(kept)))
+            edited = tuple(_edited(kept))
+            return Coming(batch, len(edited), edited)
         names = {
             members.name_of(each): None
             for step in left
@@ -149,10 +152,25 @@ class Restoring:
 
 
 def _edited(kept: Iterable[Kept]) -> Iterator[Item]:
-    """Yield what an edit has changed, which has no plan that says it."""
+    """Yield what an edit has changed, which has no plan that says it, by session."""
+    back: dict[str, list[str]] = {}
     for each in kept:
         if each.what == CHANGE:
             change = Change.of(each.value)
-            yield Item(change.name, None, f"its {', '.join(change.before)} as before")
+            back.setdefault(change.name, []).extend(_back(change.after, change.before))
         elif each.what == PIN:
-            yield from (Item(name, None, "its pin as before") for name in each.value["before"])
+            for name, was in each.value["before"].items():
+                now = each.value["after"][name]
+                back.setdefault(name, []).extend(_back({"pinned": now}, {"pinned": was}))
+    yield from (Item(name, None, "; ".join(words)) for name, words in back.items())
+
+
+def _back(now: Mapping[str, Any], was: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is, and what is again then."""
+    for name, before in was.items():
+        if name in ("archived", "pinned"):
+            yield f"{name}: {_YES[bool(now.get(name))]} -> {_YES[bool(before)]}"
+        elif name == "ended_at":
+            yield f"status: open -> ended ({was.get('end_reason') or 'no reason'})"
+        elif name != "end_reason":
+            yield f"{name}: {now.get(name) or 'none'} -> {before or 'none'}"

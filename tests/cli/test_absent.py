@@ -120,10 +120,24 @@ def test_where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_d
     assert not list((tmp_path / "user").iterdir())
 
 
+@pytest.mark.parametrize(
+    "verb", [["prune"], ["finalize", "abandoned"], ["trash", "empty"], ["export"]]
+)
+def test_what_changes_something_says_so_too_and_makes_nothing(forks, tmp_path, verb):
+    forks.start(verb)
+    done = forks.ended()
+    assert (done.code, (done.out + done.err).count("There is no home yet in")) == (0, 1)
+    assert not list((tmp_path / "user").iterdir())
+
+
 def test_what_comes_in_begins_a_home_where_one_was_named(at, run, home, tmp_path):
     out = tmp_path / "sessions.jsonl"
     assert run("export", "--out", str(out)).code == 0
     new = tmp_path / "new"
+    looked = at(new, "import", str(out), "--plan-only")
+    assert f"A home begins with them in {new}: there is no such folder." in looked.out
+    assert "Nothing was changed. Do it by" in looked.out
+    assert not new.exists()
     assert at(new, "import", str(out), "--yes").code == 0
     assert at(new, "list").out == run("list").out
     shutil.rmtree(new)

@@ -182,10 +182,16 @@ def test_what_would_come_back_is_said_and_nothing_is_changed(gone: Changing) -> 
         gone.maintenance.coming(done.batch)
 
 
-def test_of_an_edit_it_is_said_what_is_as_before(gone: Changing) -> None:
-    done = gone.maintenance.edit("old", title="Another")
+def test_of_an_edit_it_is_said_what_is_again_as_it_was(gone: Changing) -> None:
+    done = gone.maintenance.edit("old", title="Another", archived=True, pinned=True, reopen=True)
     coming = gone.maintenance.coming(done.batch)
-    assert [(each.id, each.why) for each in coming.items] == [("old", "its title as before")]
+    assert [each.id for each in coming.items] == ["old"]
+    assert set(coming.items[0].why.split("; ")) == {
+        "title: Another -> The schema",
+        "archived: yes -> no",
+        "pinned: yes -> no",
+        "status: open -> ended (idle)",
+    }
     assert coming.count == 1
 
 
