@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from session_core.compression import passages, reading, worth
-from session_core.compression.facts import Fact, Kind
+from session_core.compression.facts import STATEMENTS, Fact, Kind
 from session_core.compression.passages import SECTIONS, Passage
 from session_core.compression.patterns import STAMP
 from session_core.compression.shapes import Message
@@ -28,7 +28,6 @@ _OF_KIND: Mapping[Kind, str] = {
     "command": "Commands",
     "path": "Files",
 }
-_SAYS: frozenset[Kind] = frozenset(("decision", "task"))
 _BESIDE: Mapping[Kind, tuple[int, int]] = {"number": (4, 2)}
 """How many words before and behind a fact go with it where there is little room."""
 
@@ -207,7 +206,7 @@ def _section(passage: Passage) -> str:
         return passage.section
     kinds = {fact.kind for fact in passage.facts}
     # A page or a file may say "always", or what to do, which nobody here has decided or asked for.
-    own = kinds - _SAYS if passage.speaker == "result" else kinds
+    own = kinds - STATEMENTS if passage.speaker == "result" else kinds
     found = next((name for kind, name in _OF_KIND.items() if kind in own), None)
     if passage.speaker == "user" and found in (None, "Open", "Files", "Commands"):
         return "Asked"

@@ -20,6 +20,9 @@ KINDS: tuple[Kind, ...] = (
     "decision", "task", "error", "command", "path", "url", "identifier", "number",
 )  # fmt: skip
 
+STATEMENTS: frozenset[Kind] = frozenset(("decision", "task"))
+"""What somebody says, where the others are what is named."""
+
 READ_MAX = 400_000
 """So many characters of one text are read: half of them at its beginning, half at its end."""
 

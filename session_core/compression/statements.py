@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from session_core.compression import cues, forms
 from session_core.compression import patterns as p
+from session_core.compression.facts import STATEMENTS
 from session_core.compression.passages import Passage
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LITTLE = frozenset(cues.LITTLE.split())
-_SAYS = frozenset(("decision", "task"))
 _ENDS = ".!?。"
 _PROSE = 2
 """A line with so many little words is prose."""
@@ -46,7 +46,7 @@ def odds(group: Sequence[Passage], of_line: Sequence[float]) -> Iterator[float]:
 
 def _is_statement(passage: Passage) -> bool:
     """Whether a line has no fact but what it says, or says a decision or a task."""
-    return not passage.facts or any(fact.kind in _SAYS for fact in passage.facts)
+    return not passage.facts or any(fact.kind in STATEMENTS for fact in passage.facts)
 
 
 def _is_marked(passage: Passage) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from session_core.compression import salience
-from session_core.compression.facts import Fact, Kind
+from session_core.compression.facts import STATEMENTS, Fact, Kind
 from session_core.compression.passages import Passage, Speaker
 from session_core.compression.patterns import DONE
 from session_core.compression.reading import Reading
@@ -38,7 +38,6 @@ _OF_SPEAKER: Mapping[Speaker, float] = {
 }
 _FAILED = 1.2
 """What a tool says that failed counts as more than said by a person: the next step hangs on it."""
-_SAYS = frozenset(("decision", "task"))
 _OF_STATEMENT = 1.4
 """What was decided or is open can be looked up nowhere else."""
 _OLD = 0.8
@@ -85,7 +84,7 @@ class _Scale:
     def value(self, passage: Passage) -> Valued:
         failed = any(fact.kind == "error" for fact in passage.facts)
         factor = _FAILED if failed and passage.speaker == "result" else _OF_SPEAKER[passage.speaker]
-        if any(fact.kind in _SAYS for fact in passage.facts):
+        if any(fact.kind in STATEMENTS for fact in passage.facts):
             factor *= _OF_STATEMENT
         if passage.place >= 0:
             factor *= _OLD + (1 - _OLD) * passage.place / self._last
