@@ -19,7 +19,7 @@ _COLUMNS = (
     Column("when"),
     Column("who", wraps=True),
     Column("what", wraps=True),
-    Column("counts", wraps=True, copied=True),
+    Column("counts", wraps=True),
     Column("plan", copied=True),
 )
 
