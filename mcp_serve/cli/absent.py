@@ -56,7 +56,7 @@ def note(served: Served) -> str | None:
 def reason(path: Path) -> str | None:
     """Return why a folder is no home, None where it is one."""
     database = path / _DATABASE
-    if path.is_file():
+    if _is_file(path):
         return f"it is a file, and a home is a folder with a {_DATABASE}"
     if is_empty(path):
         return f"its {_DATABASE} has no bytes, and is no database"
@@ -67,7 +67,7 @@ def reason(path: Path) -> str | None:
 
 def to_do(path: Path) -> str:
     """Return what can be done about it."""
-    if path.is_file():
+    if _is_file(path):
         return "name a folder by --home"
     if is_empty(path):
         return "put a backup in its place, or remove it to begin anew"
@@ -77,7 +77,10 @@ def to_do(path: Path) -> str:
 def is_empty(path: Path) -> bool:
     """Whether there is a database in a home with nothing in it, not even that it is one."""
     database = path / _DATABASE
-    return database.is_file() and not database.stat().st_size
+    try:
+        return database.is_file() and not database.stat().st_size
+    except OSError:  # where nobody may look, opening it says so
+        return False
 
 
 def named_by(served: Served) -> str:
@@ -95,7 +98,14 @@ def _near(path: Path) -> Iterator[Path]:
 
 
 def _has_some(path: Path) -> bool:
-    return (path / _DATABASE).is_file() and not is_empty(path)
+    return _is_file(path / _DATABASE) and not is_empty(path)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _folders(path: Path) -> list[Path]:
