@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
+
+from pydantic_core import to_json
 
 from session_core import InvalidInput
 
@@ -14,15 +15,13 @@ DEFAULT = 20_000
 LEAST = 1_000
 MOST = 40_000
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-
 _ENOUGH = 40
 """Fewer characters than that of a text are not worth a page."""
 
 
 def render(data: Any) -> str:
     """Return the text half of an answer: compact JSON, every script as it is."""
-    return _ENCODER.encode(data)
+    return to_json(data).decode()
 
 
 def size(data: Any) -> int:

@@ -27,7 +27,8 @@ def textual(value: Any) -> str:
     """Return a value of a database as text, which columns of text do not always hold."""
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
-    return _HALVES.sub("\ufffd", value if isinstance(value, str) else str(value))
+    text = value if isinstance(value, str) else str(value)
+    return text if text.isascii() else _HALVES.sub("\ufffd", text)
 
 
 def plain(value: Any) -> str:
@@ -36,7 +37,10 @@ def plain(value: Any) -> str:
     What joins emoji (U+200D) is hidden too and taken out with the rest: a title is no worse for it.
     Secrets are looked for behind this, since a hidden sign in one would hide it too.
     """
-    return " ".join(_BREAKS.sub(" ", _HIDDEN.sub("", textual(value))).split())
+    text = textual(value)
+    if not (text.isascii() and text.isprintable()):
+        text = _BREAKS.sub(" ", _HIDDEN.sub("", text))
+    return " ".join(text.split())
 
 
 def harmless(text: str) -> str:

@@ -7,16 +7,22 @@ at its end is taken out too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
-from mcp_serve.secret_shapes import BEGINNINGS, BETWEEN, EXACT, FOLDED
+from mcp_serve.secret_shapes import BEGINNINGS, BETWEEN, EXACT, FOLDED, NAMED
 
 MARK = "[redacted"
 
 Redact = Callable[[str], str]
 
-_LIKE_DISCORD = re.compile(r"[MNO][\w-]{23,26}\.")
+_LIKE_DISCORD = re.compile(
+    r"\.(?:" + "|".join(rf"(?<=[MNO][\w-]{{{count}}}\.)" for count in range(23, 27)) + ")"
+)
+_LIKE_NAMED = re.compile(NAMED)
+_SIGNS = (*"_-./:=", "key", *"JKVA")
+"""What is in hints and not in every text, the best first."""
 
 
 def _whole(beginning: str, goes_on: str, least: int) -> str:
@@ -55,14 +61,32 @@ _OPEN = re.compile(
 )
 
 
-def _by_sign(hints: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
-    """Return hints with their kind, by a sign that they share: many texts have few of the signs."""
+class _Hints(NamedTuple):
+    """Hints that have a sign in common, each with its kind."""
+
+    sign: str
+    any_of: re.Pattern[str]
+    hints: list[tuple[str, str]]
+
+
+def _by_sign(hints: Mapping[str, str]) -> list[_Hints]:
+    """Return hints by a sign that they share: many texts have few of the signs.
+
+    A sign is looked for as memory is, and only around it for a hint.
+    """
     shared: dict[str, list[tuple[str, str]]] = {}
     for kind in hints:
         for hint in hints[kind].split():
-            sign = next((sign for sign in "_-/.:" if sign in hint), "key" if "key" in hint else "")
+            sign = next((sign for sign in _SIGNS if sign in hint), hint)
             shared.setdefault(sign, []).append((hint, kind))
-    return shared
+    return [_Hints(sign, _around(sign, found), found) for sign, found in shared.items()]
+
+
+def _around(sign: str, hints: Iterable[tuple[str, str]]) -> re.Pattern[str]:
+    """Return what finds any of some hints that have a sign."""
+    split = (hint.partition(sign) for hint, _ in hints)
+    around = (f"(?<={re.escape(before + sign)}){re.escape(rest)}" for before, _, rest in split)
+    return re.compile(f"{re.escape(sign)}(?:{'|'.join(around)})")
 
 
 _EXACT_BY_SIGN, _FOLDED_BY_SIGN = _by_sign(EXACT), _by_sign(FOLDED)
@@ -70,17 +94,20 @@ _EXACT_BY_SIGN, _FOLDED_BY_SIGN = _by_sign(EXACT), _by_sign(FOLDED)
 
 def _hinted(text: str) -> frozenset[str]:
     """Return the kinds of secrets that may be in a text; in most there are none."""
-    found = _hints_in(text, _EXACT_BY_SIGN) + _hints_in(text.casefold(), _FOLDED_BY_SIGN)
+    folded = text.casefold()
+    found = {*_hints_in(text, _EXACT_BY_SIGN), *_hints_in(folded, _FOLDED_BY_SIGN)}
     if _LIKE_DISCORD.search(text):
-        found.append("discord token")
+        found.add("discord token")
+    if "secret" in found and not _LIKE_NAMED.search(folded):
+        found.discard("secret")
     return frozenset(found)
 
 
-def _hints_in(text: str, by_sign: Mapping[str, list[tuple[str, str]]]) -> list[str]:
+def _hints_in(text: str, by_sign: Iterable[_Hints]) -> list[str]:
     return [
         kind
-        for sign, hints in by_sign.items()
-        if sign in text
+        for sign, any_of, hints in by_sign
+        if sign in text and any_of.search(text)
         for hint, kind in hints
         if hint in text
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.answers import said
@@ -59,11 +59,11 @@ def shown(home: Home, row: MessageRow, *, whole: bool) -> tuple[str, int]:
     if row["role"] == "tool" and not whole:
         return body[:_TOOL_CHARACTERS], max(0, len(body) - _TOOL_CHARACTERS)
     left, parts = 0, _some(body)
-    for tool, arguments in _called(home, row):
-        said_to_it = home.redact(arguments)
+    for function in _called(row):
+        said_to_it = home.redact(_arguments(function))
         most = len(said_to_it) if whole else _CALL_CHARACTERS
         left += max(0, len(said_to_it) - most)
-        parts.append(f"[calls {tool} {said_to_it[:most]}]")
+        parts.append(f"[calls {_tool(home, function)} {said_to_it[:most]}]")
     return "\n".join(parts), left
 
 
@@ -115,16 +115,22 @@ def _some(text: str) -> list[str]:
 
 
 def _names(home: Home, row: MessageRow) -> str | None:
-    return shorten(", ".join(dict.fromkeys(each for each, _ in _called(home, row)))) or None
+    names = (_tool(home, function) for function in _called(row))
+    return shorten(", ".join(dict.fromkeys(names))) or None
 
 
-def _called(home: Home, row: MessageRow) -> list[tuple[str, str]]:
+def _called(row: MessageRow) -> Iterator[Mapping[str, Any]]:
     calls = row.get("tool_calls")
-    found = []
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, Mapping) else None
         if isinstance(function, Mapping):
-            given = function.get("arguments")
-            text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            found.append((one_line(home, function.get("name") or "tool") or "tool", text))
-    return found
+            yield function
+
+
+def _tool(home: Home, function: Mapping[str, Any]) -> str:
+    return one_line(home, function.get("name") or "tool") or "tool"
+
+
+def _arguments(function: Mapping[str, Any]) -> str:
+    given = function.get("arguments")
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

@@ -6,6 +6,7 @@ A hint has to stand in each secret of its kind: where none does, the pattern is 
 from __future__ import annotations
 
 _WORD = r"[A-Za-z0-9_\-]"
+_SAYS = r"\\?[\"']?\s*(?::=|=>|=|:)"
 
 BEGINNINGS: tuple[tuple[str, str, str, int], ...] = (
     ("aws key", r"\b(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", r"[A-Z0-9]", 16),
@@ -72,12 +73,16 @@ BETWEEN: tuple[tuple[str, str], ...] = (
             r"(?:(?<![A-Za-z0-9])|(?<=[a-z0-9])(?=[A-Z]))(?i:(?:"
             r"(?:api|app|auth|service|account|client|encryption|signing|private)[_-]?key|"
             r"secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|passwo?r?d|passwd|passphrase|"
-            r"(?:access|auth|refresh|api|bot|session)[_-]?token)\\?[\"']?\s*(?::=|=>|=|:)\s*)"
+            r"(?:access|auth|refresh|api|bot|session)[_-]?token)" + _SAYS + r"\s*)"
             r"(?:\\?\"[^\"\s]{6,200}\"|'[^'\s]{6,200}'|"
             r"\\?[\"'`]?(?=[^\s\"'`,;]{0,200}\d)[^\s\"'`,;<>(){}\[\]$][^\s\"'`,;<>(){}\[\]]{7,200})"
         ),
     ),
 )
+
+NAMED = r"(?:key|secret|passwo?r?d|passphrase|token)" + _SAYS
+"""What stands in every secret that is one by its name, in small letters; its hints are plain words.
+"""
 
 EXACT: dict[str, str] = {
     "aws key": "AKIA ASIA ABIA ACCA A3T",

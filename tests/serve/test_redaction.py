@@ -57,6 +57,20 @@ def test_no_kind_is_overlooked_for_want_of_a_hint(pattern, data):
     assert redact(text) == redaction._patterns(redaction._ALL).sub(redaction._mark, text)
 
 
+@KINDS
+def test_a_secret_is_seen_beside_those_of_every_other_kind(kind):
+    others = [planted for other, planted in PLANTED.items() if other != kind]
+    shown = redact("\n".join([*others, "", PLANTED[kind], "", *others]))
+    assert secret_of(PLANTED[kind]) not in shown
+
+
+@pytest.mark.parametrize("says", ["=", ":", ": ", " := ", " => ", '": "', r"\": \"", "' = '"])
+@pytest.mark.parametrize("name", ["api_key", "DB_PASSWORD", "client-secret", "authToken", "PASSWD"])
+def test_what_a_name_says_to_be_a_secret_is_one_in_every_notation(name, says):
+    shown = redact(f"a token, a password and a key: {name}{says}hunter2-hunter2")
+    assert "hunter2" not in shown
+
+
 def test_redacting_twice_is_redacting_once():
     text = "\n".join(PLANTED.values())
     assert redact(redact(text)) == redact(text)

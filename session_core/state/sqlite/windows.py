@@ -138,6 +138,10 @@ class _Finder:
         if self.roles is not None:
             return bool(self._take(side, edge, 1))
         given = {"id": self.session_id, "edge": edge}
+        # No index of Hermes has a session in the order of its ids: nothing there would be searched
+        # for in all of it.
+        if self.handle.value(SQL[f"has_any_{side}"], (edge,)) is None:
+            return False
         return any(
             self.handle.value(self.handle.sql(SQL[f"has_{state}_{side}"]), given)
             for state in self.states

@@ -12,6 +12,12 @@ ORDER BY id DESC LIMIT :rows
 SELECT id FROM messages WHERE session_id = :id AND {compacted} AND id > :edge
 ORDER BY id LIMIT :rows
 
+-- name: has_any_before
+SELECT 1 FROM messages WHERE id < ? LIMIT 1
+
+-- name: has_any_after
+SELECT 1 FROM messages WHERE id > ? LIMIT 1
+
 -- name: has_live_before
 SELECT 1 FROM messages WHERE session_id = :id AND {live} AND id < :edge LIMIT 1
 
