@@ -23,16 +23,19 @@ class Seen:
     followed: Mapping[str, SessionSummary]
     compacted: Mapping[str, int]
     routes: Mapping[str, str]
+    pins: frozenset[str]
+    """Pins of ours, where no row has them."""
 
 
 def touched(before: Seen, after: Seen) -> set[str]:
     """Return the sessions whose row says otherwise, but for what their messages change in it."""
     rows = {**after.followed, **after.lines}
-    return {
+    otherwise = {
         session
         for session, line in {**before.followed, **before.lines}.items()
         if session not in rows or _lasting(rows[session]) != _lasting(line)
     }
+    return otherwise | (before.pins ^ after.pins)
 
 
 def relisted(before: Seen, after: Seen) -> bool:

@@ -24,7 +24,7 @@ from mcp_serve.differences import Seen, differences
 from mcp_serve.quoting import shorten
 from mcp_serve.threads import LOOKS, in_thread
 from mcp_serve.times import iso
-from session_core import Busy, Event, NotFound, SessionSummary, plain_text
+from session_core import Busy, Event, NotFound, SessionError, SessionSummary, plain_text
 
 if TYPE_CHECKING:
     from mcp_serve.homes import Home
@@ -163,19 +163,21 @@ class Feed:
         with self._lock:
             self._looked_at = time.monotonic()
             stored = self._home.db.changes(self._stored, limit=500)
-            if self.seen is not None and stored.cursor == self._stored:
+            before, pins = self.seen, self._see_pins()
+            if before is not None and (stored.cursor, pins) == (self._stored, before.pins):
                 return
             self._stored = stored.cursor
-            before, self.seen = self.seen, self._see()
+            self.seen = self._see(pins)
             if before is not None:
                 for session, event in differences(self._home, before, self.seen):
                     self._number += 1
                     self._passing.append((self._number, session, event))
 
-    def _see(self) -> Seen:
+    def _see(self, pins: frozenset[str]) -> Seen:
         lines = {line.id: line for line in self._home.db.list_sessions(limit=_LOOKED_AT).items}
         followed = self._lines_of(self._followed.keys() - lines)
-        return Seen(lines, followed, self._compacted((*lines, *followed)), self._see_routes())
+        compacted = self._compacted((*lines, *followed))
+        return Seen(lines, followed, compacted, self._see_routes(), pins)
 
     def _lines_of(self, sessions: Iterable[str]) -> dict[str, SessionSummary]:
         found: dict[str, SessionSummary] = {}
@@ -186,6 +188,13 @@ class Feed:
 
     def _compacted(self, sessions: Iterable[str]) -> dict[str, int]:
         return {session: self._home.db.revision(session).compacted for session in sessions}
+
+    def _see_pins(self) -> frozenset[str]:
+        """Return the pins of ours, those of the last look where they cannot be read just now."""
+        try:
+            return frozenset(self._home.our_pins())
+        except SessionError:
+            return frozenset() if self.seen is None else self.seen.pins
 
     def _see_routes(self) -> Mapping[str, str]:
         began = time.monotonic()

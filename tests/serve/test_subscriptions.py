@@ -15,7 +15,8 @@ from mcp.types import (
 
 from mcp_serve import server, subscriptions
 from mcp_serve.served import Options, Served
-from tests.homes import fill
+from session_core import Ledger, StateFolder
+from tests.homes import add_session, connect, fill, hermes_database
 
 pytestmark = pytest.mark.anyio
 
@@ -169,3 +170,29 @@ async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served
             await edit(client, OLD, {addresses[0]})
             await edit(client, newest, {addresses[1], "lists"})
             tasks.cancel_scope.cancel()
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+async def test_a_pin_is_told_where_no_column_has_it(tmp_path):
+    home = tmp_path / "hermes"
+    hermes_database(home / "state.db")
+    with connect(home / "state.db") as connection:
+        add_session(connection, "s1")
+        add_session(connection, "s2")
+    heard = anyio.Event()
+    told = []
+
+    async def handle(message):
+        if isinstance(message, ResourceUpdatedNotification):
+            told.append(str(message.params.uri))
+            heard.set()
+
+    served = Served(Options(home=str(home)))
+    async with Client(server.create(served), mode="legacy", message_handler=handle) as client:
+        for session in ("s1", "s2"):
+            await client.subscribe_resource(f"session://{session}")
+        with Ledger(StateFolder(home / "state.db")) as ledger, anyio.fail_after(20):
+            ledger.pins.set({"s1": True})
+            await heard.wait()
+    served.close()
+    assert set(told) == {"session://s1"}
