@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import suppress
@@ -289,6 +293,37 @@ def test_the_child_counts_every_table(db: SessionDB, path: Path) -> None:
     assert counted is not None
     assert {"messages", "sessions", "sqlite_schema"} <= set(counted)
     assert sum(counted.values()) == db.sizes().db - db.sizes().free
+
+
+def test_the_child_ends_with_its_parent(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.db"
+    os.mkfifo(slow)  # whoever opens it waits for somebody to write
+    parent = (
+        "from pathlib import Path; from session_core.state.sqlite import sizes;"
+        f"sizes.count(None, None, Path({str(slow)!r}), lambda: print('counting', flush=True))"
+    )
+    counting = subprocess.Popen(
+        [sys.executable, "-c", parent], stdout=subprocess.PIPE, start_new_session=True
+    )
+    with counting:
+        assert counting.stdout is not None
+        assert counting.stdout.readline() == b"counting\n"
+        counting.kill()
+    until = time.monotonic() + 20
+    while _is_running(counting.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    left = _is_running(counting.pid)
+    with suppress(ProcessLookupError):
+        os.killpg(counting.pid, signal.SIGKILL)
+    assert not left
+
+
+def _is_running(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_an_estimate_follows_the_rows_that_are_there(db: SessionDB, path: Path) -> None:

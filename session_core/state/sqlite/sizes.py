@@ -9,6 +9,7 @@ The work is bounded by the number of tables, whatever the size of the file.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -98,20 +99,25 @@ def count(estimated: Sizes, found: Layout, path: Path, step: Step | None = None)
 def _ask_child(path: Path, step: Step | None) -> dict[str, int] | None:
     # The folder of the package is the child's first one to import from, whatever ours was.
     root = Path(driver.__file__).parent.parent
-    try:
-        child = subprocess.Popen(  # noqa: S603 -- our own module, and a path that is an argument
-            [sys.executable, "-m", _CHILD, str(path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=root,
-        )
-    except OSError:
-        return None
-    with child:
+    listening, held = os.pipe()
+    with open(held, "wb"):  # noqa: PTH123 -- a descriptor: the child ends when it is closed
         try:
-            counted = _parsed(_output(child, step))
+            child = subprocess.Popen(  # noqa: S603 -- our own module, and a path that is an argument
+                [sys.executable, "-m", _CHILD, str(path)],
+                stdin=listening,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=root,
+            )
+        except OSError:
+            return None
         finally:
-            child.kill()
+            os.close(listening)
+        with child:
+            try:
+                counted = _parsed(_output(child, step))
+            finally:
+                child.kill()
     return counted if isinstance(counted, dict) else None
 
 
