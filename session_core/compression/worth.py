@@ -43,6 +43,7 @@ _OF_STATEMENT = 1.4
 _OLD = 0.8
 _USED_AGAIN = 1.3
 _SUPERSEDED = 0.2
+_ENDS = ".!。 "
 
 
 @dataclass(slots=True)
@@ -127,10 +128,10 @@ def _superseded(passages: Sequence[Passage], old: Sequence[Passage]) -> set[str]
     """Return what an earlier summary says that was said anew with another value, or ticked off."""
     said = {passage.template: passage.text for passage in passages if passage.template}
     marks = ((passage.text, DONE.match(passage.text)) for passage in passages)
-    ticked = {text[mark.end() :] for text, mark in marks if mark}
+    ticked = {text[mark.end() :].rstrip(_ENDS) for text, mark in marks if mark}
     return {
         item.text
         for item in old
         if said.get(item.template, item.text) != item.text
-        or any(item.text.endswith(text) for text in ticked)
+        or any(item.text.rstrip(_ENDS).endswith(text) for text in ticked - {""})
     }
