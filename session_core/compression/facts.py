@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from session_core.compression import commands, names, sentences
+from session_core.compression import commands, names, sentences, todos
 from session_core.compression import patterns as p
 
 Kind = Literal["decision", "task", "error", "command", "path", "url", "identifier", "number"]
@@ -88,7 +88,7 @@ def _led(line: str, begin: int, led: Kind | None, inside: list[Fact]) -> Iterato
     item = p.ITEM.match(line) if led else None
     if led and item and not any(fact.kind in ("decision", "task") for fact in inside):
         text = line[item.end() :].strip()
-        if text and len(text) <= _SENTENCE_MAX and not p.DONE.match(line):
+        if text and len(text) <= _SENTENCE_MAX and not todos.is_ticked(line):
             yield Fact(led, text, begin + line.index(text, item.end()))
 
 

@@ -12,10 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from session_core.compression import facts, forms, sentences, summaries
+from session_core.compression import facts, forms, sentences, summaries, todos
 from session_core.compression.facts import Fact
 from session_core.compression.forms import template
-from session_core.compression.patterns import FENCE, OF_CODE, SHELLS, SPACELESS_SIGN
+from session_core.compression.patterns import (
+    FENCE,
+    LISTED_OPEN,
+    OF_CODE,
+    SHELLS,
+    SPACELESS_SIGN,
+)
 from session_core.state import content
 
 Speaker = Literal["user", "assistant", "call", "result", "earlier"]
@@ -99,7 +105,9 @@ def called(arguments: str, place: int) -> Iterator[Passage]:
 
 
 def _telling(text: str, place: int) -> Iterator[Passage]:
-    return (each for each in listed(text, "call", place) if each.facts or _is_prose(each.text))
+    for each in listed(text, "call", place):
+        if each.facts or _is_prose(each.text) or todos.is_ticked(each.text):
+            yield each
 
 
 def _is_prose(text: str) -> bool:
@@ -109,8 +117,10 @@ def _is_prose(text: str) -> bool:
 
 
 def unpacked(text: str) -> str:
-    """Return a result that is JSON with escapes in it as the lines that it stands for."""
-    if text.lstrip()[:1] not in ("{", "[") or "\\" not in text:
+    """Return a result that is JSON with escapes in it, or a to-do list, as lines."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return text
+    if "\\" not in text and not ('"stat' in text and LISTED_OPEN.search(text)):
         return text
     try:
         given = content.load(text)
@@ -246,7 +256,10 @@ def _leaves(key: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         yield key, str(value)
     elif isinstance(value, Mapping) and depth < _LEAVES_DEPTH:
-        for name, inner in value.items():
+        task = todos.line(value)
+        if task is not None:
+            yield "", task
+        for name, inner in (value if task is None else todos.rest(value)).items():
             yield from _leaves(str(name).lower(), inner, depth + 1)
     elif isinstance(value, list) and depth < _LEAVES_DEPTH:
         for inner in value:

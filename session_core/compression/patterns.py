@@ -43,7 +43,7 @@ LISTED_OPEN = re.compile(
     rf"{_OF_ITEM}[^{{}}]{{0,300}}?{_IS_OPEN}|{_IS_OPEN}[^{{}}]{{0,300}}?{_OF_ITEM}", re.IGNORECASE
 )
 """An item that is open, in the to-do lists that agents keep as JSON."""
-DONE = re.compile(r"(?:[-*+]\s+)?\[[xX✓]\]\s+")
+BOX = re.compile(r"(?:[-*+]\s+)?\[(?:(?P<done>[xX✓])|[ ]?)\]\s+")
 
 ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]|\[[ ]?\])\s+")
 LEADING = re.compile(r"[:\uff1a]\s*\**\s*$|^\s*#{1,6}\s|^\s*\*\*[^*]+\*\*\s*$")

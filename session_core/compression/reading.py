@@ -49,8 +49,9 @@ def read(messages: Iterable[Message], most: int = READ_MAX) -> Reading:
     for place, text in texts["call"]:
         reading.passages += passages.called(text, place)
     _note_names(reading)
+    told = {passage.text for passage in reading.passages if passage.speaker == "call"}
     for place, text in texts["result"]:
-        reading.passages += _brought(text, place, reading.named)
+        reading.passages += _brought(text, place, reading.named, told)
     reading.passages.sort(key=lambda passage: passage.place)
     return reading
 
@@ -124,14 +125,15 @@ def _note_names(reading: Reading) -> None:
     reading.named.discard("")
 
 
-def _brought(text: str, place: int, named: set[str]) -> list[Passage]:
+def _brought(text: str, place: int, named: set[str], called: set[str]) -> list[Passage]:
+    """Return what a result brings, without what it says again of its call."""
     seen: Counter[str] = Counter()
     once: set[str] = set()
     found: list[Passage] = []
     for _, line in facts.lines(passages.unpacked(text)):
         stamp = STAMP.match(line)
         told = line[stamp.end() :] if stamp else line
-        if told in once:
+        if told in once or told in called:
             continue
         once.add(told)
         form = forms.template(line)

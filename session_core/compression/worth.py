@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from session_core.compression import salience
 from session_core.compression.facts import STATEMENTS, Fact, Kind
 from session_core.compression.passages import Passage, Speaker
-from session_core.compression.patterns import DONE
+from session_core.compression.patterns import BOX
 from session_core.compression.reading import Reading
 
 _OF_KIND: Mapping[Kind, float] = {
@@ -125,13 +125,20 @@ def _stem(path: str) -> str:
 
 
 def _superseded(passages: Sequence[Passage], old: Sequence[Passage]) -> set[str]:
-    """Return what an earlier summary says that was said anew with another value, or ticked off."""
+    """Return what is out of date: said anew with another value since a summary, or ticked off."""
     said = {passage.template: passage.text for passage in passages if passage.template}
-    marks = ((passage.text, DONE.match(passage.text)) for passage in passages)
-    ticked = {text[mark.end() :].rstrip(_ENDS) for text, mark in marks if mark}
-    return {
+    boxes = [
+        (passage.text, passage.text[box.end() :].rstrip(_ENDS), box["done"] is not None)
+        for passage in passages
+        if (box := BOX.match(passage.text))
+    ]
+    # What was ticked and opened again is open.
+    last = {task: done for _, task, done in boxes}
+    ticked = [task for task, done in last.items() if task and done]
+    anew = {
         item.text
         for item in old
         if said.get(item.template, item.text) != item.text
-        or any(item.text.rstrip(_ENDS).endswith(text) for text in ticked - {""})
+        or any(item.text.rstrip(_ENDS).endswith(task) for task in ticked)
     }
+    return anew.union(text for text, task, done in boxes if last[task] and not done)
