@@ -21,7 +21,7 @@ _LIKE_DISCORD = re.compile(
     r"\.(?:" + "|".join(rf"(?<=[MNO][\w-]{{{count}}}\.)" for count in range(23, 27)) + ")"
 )
 _LIKE_NAMED = re.compile(NAMED)
-_SIGNS = (*"_-./:=", "key", *"JKVA")
+_SIGNS = (*"_-./:=", "key", "pass", *"JKVA")
 """What is in hints and not in every text, the best first."""
 
 

@@ -132,5 +132,13 @@ def _tool(home: Home, function: Mapping[str, Any]) -> str:
 
 
 def _arguments(function: Mapping[str, Any]) -> str:
+    """Return what a tool was called with, in its own script: JSON may have that in codes."""
     given = function.get("arguments")
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    if isinstance(given, str):
+        if "\\u" not in given:
+            return textual(given)
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return textual(given)
+    return textual(json.dumps(given, ensure_ascii=False))

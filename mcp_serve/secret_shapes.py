@@ -6,7 +6,24 @@ A hint has to stand in each secret of its kind: where none does, the pattern is 
 from __future__ import annotations
 
 _WORD = r"[A-Za-z0-9_\-]"
-_SAYS = r"\\?[\"']?\s*(?::=|=>|=|:)"
+_PHRASE = (
+    r"(?:passwo?r?[dt]|passphrase|passcode|kennwort|mot de passe|contrase(?:ñ|n)a|senha|пароль"
+    r"|密码|密碼|パスワード|비밀번호)"
+)
+_PHRASES = (
+    "passw passphrase passcode kennwort passe contrase senha пароль 密码 密碼 パスワード 비밀번호"
+)
+_NAME = (
+    r"(?:(?:api|app|auth|service|account|client|encryption|signing|private)[_-]?key"
+    r"|secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret"
+    r"|(?:access|auth|refresh|api|bot|session)[_-]?token|" + _PHRASE + ")"
+)
+_SAYS = r"\\?[\"']?\s*(?::=|=>|=|[:\uff1a])"
+_VALUE = (
+    r"(?:\\?\"[^\"\s]{6,200}\"|'[^'\s]{6,200}'"
+    r"|\\?[\"'`]?(?=[^\s\"'`,;]{0,200}\d)[^\s\"'`,;<>(){}\[\]$][^\s\"'`,;<>(){}\[\]]{7,200})"
+)
+"""A value that is a secret by what stands before it: quoted, or with a digit in it."""
 
 BEGINNINGS: tuple[tuple[str, str, str, int], ...] = (
     ("aws key", r"\b(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", r"[A-Z0-9]", 16),
@@ -69,18 +86,30 @@ BETWEEN: tuple[tuple[str, str], ...] = (
     ("password", r"(?<=://)[^\s/:@\"'<>]{1,100}:[^\s/@\"'<>]{1,200}(?=@)"),
     (
         "secret",
+        rf"(?:(?<![A-Za-z0-9])|(?<=[a-z0-9])(?=[A-Z]))(?i:{_NAME}{_SAYS}\s*){_VALUE}",
+    ),
+    (
+        "secret option",
         (
-            r"(?:(?<![A-Za-z0-9])|(?<=[a-z0-9])(?=[A-Z]))(?i:(?:"
-            r"(?:api|app|auth|service|account|client|encryption|signing|private)[_-]?key|"
-            r"secret(?:[_-]?(?:access[_-]?)?key)?|client[_-]?secret|passwo?r?d|passwd|passphrase|"
-            r"(?:access|auth|refresh|api|bot|session)[_-]?token)" + _SAYS + r"\s*)"
-            r"(?:\\?\"[^\"\s]{6,200}\"|'[^'\s]{6,200}'|"
-            r"\\?[\"'`]?(?=[^\s\"'`,;]{0,200}\d)[^\s\"'`,;<>(){}\[\]$][^\s\"'`,;<>(){}\[\]]{7,200})"
+            r"(?<![\w\-])--?(?i:pass|passphrase|passwo?r?d|(?:[a-z]{1,20}-)?(?:token|secret|password)"
+            r"|(?:[a-z]{1,20}-)?(?:api|access|private|secret)-?key)(?:=|\s+)"
+            rf"(?![\d.,]+(?![^\s\"'`])){_VALUE}"
         ),
+    ),
+    (
+        "login",
+        (
+            r"(?<=\s)(?:-u|--user)(?:=|\s*)\\?[\"']?(?=[^\s\"':]{0,100}[A-Za-z])(?=[^\s\"']{0,300}\d)"
+            r"[^\s\"':$<{]{1,100}:[^\s\"'$<{]{3,200}"
+        ),
+    ),
+    (
+        "password in words",
+        rf"(?i:\b{_PHRASE}\s+(?:is|was|ist|lautet|est|es)\s*:?\s*){_VALUE}",
     ),
 )
 
-NAMED = r"(?:key|secret|passwo?r?d|passphrase|token)" + _SAYS
+NAMED = rf"(?:key|secret|token|{_PHRASE}){_SAYS}"
 """What stands in every secret that is one by its name, in small letters; its hints are plain words.
 """
 
@@ -126,8 +155,11 @@ FOLDED: dict[str, str] = {
     "bearer token": "authorization",
     "basic credentials": "authorization",
     "secret": (
-        "secret passw passphrase token apikey appkey authkey servicekey accountkey clientkey "
-        "encryptionkey signingkey privatekey _key -key"
+        "secret token apikey appkey authkey servicekey accountkey clientkey encryptionkey "
+        f"signingkey privatekey _key -key {_PHRASES}"
     ),
+    "secret option": "-pass -token -secret -key -apikey -accesskey -privatekey",
+    "login": "curl",
+    "password in words": _PHRASES,
 }
 """What stands in it in small or large letters."""

@@ -103,9 +103,10 @@ def _snippet(home: Home, hit: Hit, row: MessageRow | None, more: int) -> str:
             shown += whole[place : max(start, place)] + f"{redaction.MARK}]"
             place = max(place, stop)
     shown += whole[place:end] if place < end else ""
-    lead = _ELLIPSIS if begin else ""
+    snippet = (_ELLIPSIS if begin else "") + shown + (_ELLIPSIS if end < len(whole) else "")
+    line = plain(snippet)
     # A hidden sign within a secret has kept it from being seen so far.
-    return home.redact(plain(lead + shown + (_ELLIPSIS if end < len(whole) else "")))
+    return line if line == snippet else home.redact(line)
 
 
 def _without_halves(snippet: str) -> str:

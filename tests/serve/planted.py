@@ -36,6 +36,13 @@ PLANTED = {
     "mailchimp": _HEX + "-us12",
     "azure": "AccountKey=" + _A + _A[:22] + "==",
     "hugging face": "hf" + "_" + _A[:34],
+    "option": "mysqldump --password " + _A[:16] + " shop",
+    "option of a client": "gh auth login --with-token=" + _A[:16],
+    "login": "curl -sS -u deploy:" + _A[:16] + " https://git.example.org",
+    "in words": "The password is " + _A[:16] + ".",
+    "in German": "Kennwort: " + _A[:16],
+    "in French": "le mot de passe est '" + _A[:16] + "'",
+    "in Chinese": "数据库密码\uff1a" + _A[:16],
 }
 """Each as it stands in a text; the part that may not get out is `secret_of`."""
 
@@ -55,4 +62,8 @@ HARMLESS = (
     "call_9Xk2Lm4Pq7Rs1Tu5Vw8Yz3Ab",
     "token_count: 123456, max_tokens=4096, api_key: str = Field()",
     "MTIzNDU2Nzg5MDEyMzQ1Njc4OTA=",
+    "run --max-token 100000 --token $TOKEN_2 --api-key <key-12345678>",
+    "docker run -u 1000:1000 app; curl -u $NAME:$PASS_1 x; sudo -u postgres psql",
+    "the password is wrong; the passphrase was changed on 2026-11-03",
+    "git push -u origin feature-1234; mkdir -p a/b; --password-file=/run/secrets/db1",
 )

@@ -88,6 +88,12 @@ def test_redacting_twice_is_redacting_once():
         "sk-" * 200_000,
         "eyJ-" * 150_000,
         "secret:" * 100_000,
+        "--token " * 100_000,
+        "-a-token" * 100_000,
+        "password is " * 60_000,
+        "key" + " " * 500_000,
+        "curl " + " -u a:" * 100_000,
+        "curl -u a1" * 60_000,
     ],
     ids=str.split,
 )
