@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_HIDDEN = re.compile(
+HIDDEN = re.compile(
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 """What turns the direction of text around, or cannot be seen at all."""
@@ -39,13 +39,13 @@ def plain(value: Any) -> str:
     """
     text = textual(value)
     if not (text.isascii() and text.isprintable()):
-        text = _BREAKS.sub(" ", _HIDDEN.sub("", text))
+        text = _BREAKS.sub(" ", HIDDEN.sub("", text))
     return " ".join(text.split())
 
 
 def harmless(text: str) -> str:
     """Return a text of several lines that a terminal takes for nothing but text."""
-    return _CONTROLS.sub("", _HIDDEN.sub("", text))
+    return _CONTROLS.sub("", HIDDEN.sub("", text))
 
 
 def shorten(text: str, most: int = 200) -> str:

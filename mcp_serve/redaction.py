@@ -7,11 +7,12 @@ at its end is taken out too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from mcp_serve.secret_shapes import BEGINNINGS, BETWEEN, EXACT, FOLDED, NAMED
+from mcp_serve.quoting import HIDDEN
+from mcp_serve.secret_shapes import BEGINNINGS, BETWEEN, EXACT, FOLDED, NAMED, START
 
 MARK = "[redacted"
 
@@ -26,7 +27,7 @@ _SIGNS = (*"_-./:=", "key", "pass", *"JKVA")
 
 
 def _whole(beginning: str, goes_on: str, least: int) -> str:
-    return f"{beginning}{goes_on}{{{least},}}"
+    return f"{START}{beginning}{goes_on}{{{least},}}"
 
 
 _NAMES = [name for name, *_ in BEGINNINGS] + [name for name, _ in BETWEEN]
@@ -116,13 +117,13 @@ def _hints_in(text: str, by_sign: Iterable[_Hints]) -> list[str]:
 @lru_cache(maxsize=256)
 def _patterns(kinds: frozenset[str]) -> re.Pattern[str]:
     """Return what finds secrets of these kinds, the first in the table where several would."""
-    return re.compile(
-        "|".join(
-            f"(?P<n{number}>{pattern})"
-            for number, pattern in enumerate(_PATTERNS)
-            if _NAMES[number] in kinds
-        )
-    )
+    begun, others = list[str](), list[str]()
+    for number, pattern in enumerate(_PATTERNS):
+        if _NAMES[number] in kinds:
+            rest = pattern.removeprefix(START)
+            (others if rest == pattern else begun).append(f"(?P<n{number}>{rest})")
+    # Where a word begins is looked for once for all.
+    return re.compile("|".join([f"{START}(?:{'|'.join(begun)})"] * bool(begun) + others))
 
 
 def _looked_for(text: str) -> re.Pattern[str] | None:
@@ -136,8 +137,11 @@ def redact(text: str) -> str:
 
 
 def _redacted(text: str) -> str:
-    secret = _looked_for(text)
-    return text if secret is None else secret.sub(_mark, text)
+    shown, at = "", 0
+    for start, stop, kind in _secrets(text):
+        shown += f"{text[at:start]}{MARK}: {kind}]"
+        at = stop
+    return shown + text[at:] if at else text
 
 
 _redacted_again = lru_cache(maxsize=1024)(_redacted)
@@ -158,9 +162,19 @@ def keep(text: str) -> str:
 
 def spans(text: str) -> list[tuple[int, int]]:
     """Return where secrets are in a text."""
-    secret = _looked_for(text)
-    return [] if secret is None else [found.span() for found in secret.finditer(text)]
+    return [(start, stop) for start, stop, _ in _secrets(text)]
 
 
-def _mark(found: re.Match[str]) -> str:
-    return f"{MARK}: {_NAMES[int((found.lastgroup or 'n0')[1:])]}]"
+def _secrets(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield from where to where secrets are, of which kind; hidden signs in one are none."""
+    seen = text if text.isascii() else HIDDEN.sub("", text)
+    looked_for = _looked_for(seen)
+    if looked_for is None:
+        return
+    places: Sequence[int] = range(len(text))
+    if len(seen) < len(text):
+        places = [at for at, sign in enumerate(text) if not HIDDEN.match(sign)]
+    for found in looked_for.finditer(seen):
+        if found.end() > found.start():
+            kind = _NAMES[int((found.lastgroup or "n0")[1:])]
+            yield places[found.start()], places[found.end() - 1] + 1, kind

@@ -12,6 +12,7 @@ from mcp import MCPError
 
 from mcp_serve import redaction
 from mcp_serve.redaction import redact, redact_cut
+from tests.security.formats import FORMATS, NEEDLES
 from tests.serve.planted import HARMLESS, PLANTED, secret_of
 
 KINDS = pytest.mark.parametrize("kind", PLANTED)
@@ -54,7 +55,8 @@ def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
 @given(data=st.data())
 def test_no_kind_is_overlooked_for_want_of_a_hint(pattern, data):
     text = data.draw(st.from_regex(re.sub(r"\(\?<.*?\)", "", pattern)))
-    assert redact(text) == redaction._patterns(redaction._ALL).sub(redaction._mark, text)
+    everything = redaction._patterns(redaction._ALL)
+    assert bool(everything.search(text)) == (redact(text) != text)
 
 
 @KINDS
@@ -69,6 +71,72 @@ def test_a_secret_is_seen_beside_those_of_every_other_kind(kind):
 def test_what_a_name_says_to_be_a_secret_is_one_in_every_notation(name, says):
     shown = redact(f"a token, a password and a key: {name}{says}hunter2-hunter2")
     assert "hunter2" not in shown
+
+
+AROUND = {
+    "a line break in JSON": r"a\n{}\nb",
+    "others in JSON": r"a\r\n{}\t",
+    "an escape of code": r"x = '\x1b{}'",
+    "a code of JSON": r"\u003d{}\u0026",
+    "an address": "https://x.example.org/?t%3D{}%26b",
+    "colours": "\x1b[1;32m{}\x1b[0m",
+    "colours of grep": "\x1b[01;31m\x1b[K{}\x1b[m\x1b[K",
+    "Han": "密钥是{}密钥",
+    "Hangul": "키는{}입니다",
+    "Cyrillic": "ключ{}ключ",
+    "an accent": "é{}é",
+    "emphasis": "_{}_",
+    "a name": "X_{}",
+    "hidden signs": "\u200b{}\ufeff",
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_secret_is_seen_whatever_stands_around_it(around):
+    before, _, behind = AROUND[around].partition("{}")
+    for kind, text in FORMATS.items():
+        shown = redact(f"{before}{text}{behind}")
+        assert not any(needle in shown for needle in NEEDLES), (kind, shown)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_secret_is_seen_in_json_and_in_json_in_that(times):
+    for kind, text in FORMATS.items():
+        said = f"it is {text}, then"
+        for _ in range(times):
+            said = json.dumps({"said": [said]})
+        assert not any(needle in redact(said) for needle in NEEDLES), (kind, said)
+
+
+@KINDS
+def test_a_hidden_sign_in_a_secret_hides_nothing_of_it(kind):
+    planted, secret = PLANTED[kind], secret_of(PLANTED[kind])
+    at = planted.index(secret) + 3
+    shown = redact(f"before {planted[:at]}\u200b{planted[at:]} after")
+    assert secret[4:12] not in shown
+    assert shown.startswith("before ")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["redis://:p4ssword@host:6379", "https://user:p@ss1word@host/x", "amqp://u:a:b1c2d3@host"],
+)
+def test_a_password_in_an_address_is_taken_out_whole(address):
+    assert redact(
+        f"at {address} it is"
+    ) == f"at {address.split(':')[0]}://[redacted: password]@" + (
+        address.rpartition("@")[2] + " it is"
+    )
+
+
+def test_a_key_that_was_cut_goes_and_a_header_that_is_talked_of_takes_nothing_along():
+    header = "-----BEGIN RSA PRIVATE KEY-----"
+    body = PLANTED["pkcs8"].splitlines()[1]
+    assert body[:40] not in redact(f"see:\n{header}\n{body}\n{body[:30]}")
+    for escape in (r"\n", r"\\n"):
+        assert body[:40] not in redact(f'{{"key": "{header}{escape}{body}{escape}{body[:30]}')
+    said = f'the line is "{header}" first.\nDecision: we use SQLite for the ledger of the relay.'
+    assert redact(said) == said
 
 
 def test_redacting_twice_is_redacting_once():
