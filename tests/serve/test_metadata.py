@@ -8,14 +8,15 @@ import pytest
 from mcp import MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
 
+from session_core import SessionSource, SessionStore
+
 pytestmark = pytest.mark.anyio
 
 METADATA = {"_README": "what this file is", "_version": 3, "_notes": {"session_id": "s1"}}
 
 
-@pytest.fixture(name="noted", params=["with a database", "without one"])
-def _noted(request, home_path):
-    """A home whose index of routes has metadata, which are no routes."""
+def in_the_file(home_path):
+    """Write the index as a file; return the key of its one route."""
     entry = {
         "session_key": "agent:main:telegram:dm:42",
         "session_id": "20260101_000000_abcd",
@@ -24,12 +25,29 @@ def _noted(request, home_path):
         "platform": "telegram",
         "chat_type": "dm",
     }
-    if request.param == "with a database":
-        request.getfixturevalue("db").append_message("s1", "user", "hi", create={"source": "cli"})
     (home_path / "sessions").mkdir()
     index = METADATA | {entry["session_key"]: entry}
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(index))
     return entry["session_key"]
+
+
+def in_the_table(home_path, db):
+    """Put it among the rows of the routes; return the key of the one that is one."""
+    with SessionStore.open(home_path, db) as store:
+        entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
+    ((scope, _),) = db.gateway_routing_scopes().items()
+    for name, value in METADATA.items():
+        db.save_gateway_routing_entry(name, json.dumps(value), scope=scope, expect=None)
+    return entry.session_key
+
+
+@pytest.fixture(name="noted", params=["the file alone", "the file", "the table"])
+def _noted(request, home_path):
+    """A home whose index of routes has metadata, which are no routes."""
+    if request.param != "the file alone":
+        db = request.getfixturevalue("db")
+        db.append_message("s1", "user", "hi", create={"source": "cli"})
+    return in_the_table(home_path, db) if request.param == "the table" else in_the_file(home_path)
 
 
 async def test_metadata_is_no_route_no_session_and_no_resource(noted, client, call, refused):

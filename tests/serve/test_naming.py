@@ -22,20 +22,24 @@ def _key(db, home_path):
         return entry.session_key
 
 
-READING = (
-    ("sessions_read", {}),
-    ("sessions_search", {"query": "second"}),
-    ("events_wait", {"timeout_s": 0}),
+@pytest.mark.parametrize(
+    ("tool", "more"), [("sessions_read", {}), ("sessions_search", {"query": "second"})]
 )
-
-
-@pytest.mark.parametrize(("tool", "more"), READING)
 async def test_what_reads_takes_an_id_a_prefix_a_key_and_a_title(call, db, key, tool, more):
     db.set_session_title("tip", "Ferries")
     answers = [await call(tool, session=given, **more) for given in ("tip", "ti", key, "Ferries")]
-    for answer in answers:
-        answer.pop("cursor", None)
     assert answers[1:] == answers[:1] * 3
+
+
+async def test_what_waits_takes_an_id_a_prefix_a_key_and_a_title(call, db, key):
+    db.set_session_title("tip", "Ferries")
+    names = ("tip", "ti", key, "Ferries")
+    begun = [await call("events_wait", session=given, timeout_s=0) for given in names]
+    db.append_message("other", "user", "not this", create={"source": "cli"})
+    db.append_message("tip", "user", "third")
+    for each in begun:
+        heard = await call("events_wait", cursor=each["cursor"], timeout_s=5)
+        assert [event["text"] for event in heard["events"]] == ["third"]
 
 
 async def test_an_id_is_itself_where_others_begin_with_it(call, db):
