@@ -12,23 +12,29 @@ from session_core import SessionSource, SessionStore
 
 pytestmark = pytest.mark.anyio
 
-METADATA = {"_README": "what this file is", "_version": 3, "_notes": {"session_id": "s1"}}
 
-
-def in_the_file(home_path):
-    """Write the index as a file; return the key of its one route."""
-    entry = {
-        "session_key": "agent:main:telegram:dm:42",
+def entry_of(key):
+    """Return an entry as it is stored."""
+    return {
+        "session_key": key,
         "session_id": "20260101_000000_abcd",
         "created_at": "2026-01-01T00:00:00",
         "updated_at": "2026-01-01T00:00:00",
         "platform": "telegram",
         "chat_type": "dm",
     }
+
+
+KEY = "agent:main:telegram:dm:42"
+METADATA = {"_README": "what this file is", "_version": 3, "_before": entry_of("_before")}
+
+
+def in_the_file(home_path):
+    """Write the index as a file; return the key of its one route."""
     (home_path / "sessions").mkdir()
-    index = METADATA | {entry["session_key"]: entry}
+    index = METADATA | {KEY: entry_of(KEY)}
     (home_path / "sessions" / "sessions.json").write_text(json.dumps(index))
-    return entry["session_key"]
+    return KEY
 
 
 def in_the_table(home_path, db):
