@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -182,3 +183,25 @@ async def test_a_route_is_in_one_of_six_states_and_found_by_it(call, routed):
     (found,) = (await call("routes_list", query="chat STALE", platform="telegram"))["routes"]
     assert found["session_key"] == routed["stale"]
     assert (await call("routes_list", platform="discord"))["routes"] == []
+
+
+async def test_the_default_age_stands_beside_filters_and_not_beside_names(call, db):
+    at = time.time() - 30 * DAY_S
+    for name in ("lately", "kept"):
+        say(db, name, "hi", at, source="slack")
+        db.end_session(name, "user_exit")
+    await call("sessions_edit", session="kept", pinned=True)
+    for given in ({"source": "slack"}, {"source": "slack", "end_reason": "user_exit"}):
+        assert (await call("sessions_prune", **given))["outcome"] == "nothing"
+    named = await call("sessions_prune", sessions=["lately", "kept"])
+    assert [item["id"] for item in named["items"]] == ["lately"]
+    assert named["protected"] == [{"why": "it is pinned", "count": 1}]
+
+
+async def test_everything_but_the_trash_is_pruned_at_once(call, db):
+    db.create_session("ghost", "cli", started_at=BEGAN)
+    await call("sessions_edit", session="third", title="Named anew")
+    planned = await call("sessions_prune", what="all")
+    assert {"first", "third", "ghost"} <= {item["id"] for item in planned["items"]}
+    await call("sessions_prune", plan=planned["plan"])
+    assert len((await call("sessions_restore"))["batches"]) == 2
