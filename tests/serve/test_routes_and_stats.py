@@ -46,11 +46,6 @@ async def test_routes_are_filtered_and_paged(call, key):
     assert rest["next_cursor"] is None
 
 
-async def test_metadata_is_no_route(call, key, home_path):
-    keys = [route["session_key"] for route in (await call("routes_list"))["routes"]]
-    assert not [each for each in keys if each.startswith("_")]
-
-
 async def test_a_session_is_read_by_the_key_of_its_chat(call, key):
     page = await call("sessions_read", session=key)
     assert [each["text"] for each in page["messages"]] == ["hello"]
