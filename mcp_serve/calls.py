@@ -32,12 +32,13 @@ class Caller:
         plan = given.get("plan")
         if plan is None or answer == "agreed":
             return await self.change(spec, given, work)
-        home = self._served.home(given.get("profile"))
+        home = self._served.home(await self._profile_of(given))
         return answers.both(await in_thread(plans.not_applied, home, plan, answer))
 
     async def change(self, spec: Spec, given: Mapping[str, Any], work: Work) -> CallToolResult:
         """Call a tool that changes something or takes long, and return its result."""
-        run = partial(self._opened(spec, given), work)
+        whose = {**given, "profile": await self._profile_of(given)}
+        run = partial(self._opened(spec, whose), work)
         return answers.both(await work.run(run))
 
     async def call(self, spec: Spec, given: Mapping[str, Any]) -> CallToolResult:
@@ -53,6 +54,14 @@ class Caller:
             found = await in_thread(run)
         answer: dict[str, Any] = found
         return answer
+
+    async def _profile_of(self, given: Mapping[str, Any]) -> str | None:
+        """Return the profile that a call names, else that of the plan or batch that it passes."""
+        handles = {name: given[name] for name in ("plan", "batch") if given.get(name) is not None}
+        profile: str | None = given.get("profile")
+        if profile is not None or not handles:
+            return profile
+        return await in_thread(partial(self._served.profile_of, **handles))
 
     def _opened(self, spec: Spec, given: Mapping[str, Any]) -> Callable[..., Any]:
         """Return what is called, with its home and its arguments."""

@@ -47,8 +47,7 @@ def asking(served: Served, spec: Spec) -> Callable[..., Awaitable[Consent | Elic
     ) -> Consent | Elicit[Consent]:
         if plan is None or not served.options.confirm or not can_ask(context.client_capabilities):
             return Consent()
-        home = served.home(profile)
-        question = await in_thread(_question, home, spec, plan, summary)
+        question = await in_thread(_question, served, profile, spec, plan, summary)
         return Consent() if question is None else Elicit(question, Consent)
 
     return ask_of_summary if "summary" in spec.beside_plan else ask
@@ -67,8 +66,11 @@ def answer_of(outcome: Any) -> Answer:
     return "declined" if outcome.action == "decline" else "cancelled"
 
 
-def _question(home: Home, spec: Spec, plan: str, summary: str | None) -> str | None:
+def _question(
+    served: Served, profile: str | None, spec: Spec, plan: str, summary: str | None
+) -> str | None:
     """Return what is asked; None where the plan was begun already, since then that was agreed."""
+    home = served.home(profile or served.profile_of(plan=plan))
     plans.check_kind(home, plan, spec.asks)
     if spec.check is not None:
         spec.check(home, plan, summary)

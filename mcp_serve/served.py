@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core import InvalidInput, NotFound, find_home, profiles
+from session_core import Conflict, InvalidInput, NotFound, SessionError, find_home, profiles
 
 if TYPE_CHECKING:
     from mcp_serve.homes import Home
@@ -80,6 +80,25 @@ class Served:
                 self._leave(name)
                 home = self._homes[name] = self._made(name, path)
         return home
+
+    def profile_of(self, *, plan: str | None = None, batch: str | None = None) -> str | None:
+        """Return the profile whose plan or batch it is; None where no home knows it."""
+        if len(self._paths) == 1:
+            return None
+        return next((name for name in self._paths if self._has(name, plan, batch)), None)
+
+    def _has(self, name: str, plan: str | None, batch: str | None) -> bool:
+        ledger = self.home(name).ledger
+        try:
+            if plan is not None:
+                ledger.plan(plan)
+            elif batch is not None:
+                ledger.batch(batch)
+        except Conflict:
+            return True  # it has run out there, which is said by the call
+        except SessionError:
+            return False
+        return True
 
     def _made(self, name: str, path: Path) -> Home:
         from mcp_serve.homes import Home  # noqa: PLC0415 -- behind the first answer

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         TitleTaken,
         Unsupported,
     )
-    from session_core.home import Home, find_home, profiles
+    from session_core.home import Home, active_profile, find_home, profiles
     from session_core.hooks import Hooks, hookimpl
     from session_core.keys import Platform, SessionSource, build_session_key
     from session_core.ledger.folder import StateFolder
@@ -170,6 +170,7 @@ __all__ = [
     "Unsupported",
     "Wanted",
     "Window",
+    "active_profile",
     "build_session_key",
     "child_env",
     "choose_sqlite",
@@ -224,7 +225,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "TitleTaken",
         "Unsupported",
     ),
-    "home": ("Home", "find_home", "profiles"),
+    "home": ("Home", "active_profile", "find_home", "profiles"),
     "hooks": ("Hooks", "hookimpl"),
     "keys": ("Platform", "SessionSource", "build_session_key"),
     "ledger.folder": ("StateFolder",),

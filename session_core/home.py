@@ -10,6 +10,7 @@ from pathlib import Path
 
 DATABASE = "state.db"
 
+_MOST_OF_A_NAME = 200
 _SIGNS = ("config.yaml", "gateway.json", "sessions/sessions.json")
 
 
@@ -69,6 +70,15 @@ def profiles(root: Path) -> dict[str, Path]:
     except OSError:
         below = []
     return {"default": root} | {path.name: path for path in below if path.name != "default"}
+
+
+def active_profile(root: Path) -> str | None:
+    """Return the profile in which Hermes starts where none is named; it is told, never followed."""
+    try:
+        with (root / "active_profile").open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_OF_A_NAME).strip() or None
+    except OSError:
+        return None
 
 
 def _is_there(path: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core import find_home, profiles
+from session_core import active_profile, find_home, profiles
 from session_core.home import Home, looks_like_hermes
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="homes of other platforms")
@@ -117,6 +117,19 @@ def test_a_file_in_place_of_the_home_is_no_hermes_home(tmp_path: Path) -> None:
     (tmp_path / ".hermes").write_text("a file")
     assert not looks_like_hermes(tmp_path / ".hermes")
     assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
+
+
+def test_the_profile_in_which_hermes_starts_is_known_and_not_followed(tmp_path: Path) -> None:
+    assert active_profile(tmp_path) is None
+    (tmp_path / "profiles" / "work").mkdir(parents=True)
+    (tmp_path / "config.yaml").touch()
+    for text, name in (("work\n", "work"), (" \n", None), ("x" * 5_000, "x" * 200)):
+        (tmp_path / "active_profile").write_text(text)
+        assert active_profile(tmp_path) == name
+    assert find_home(tmp_path).path == tmp_path
+    (tmp_path / "active_profile").unlink()
+    (tmp_path / "active_profile").mkdir()
+    assert active_profile(tmp_path) is None
 
 
 def test_profiles_are_homes_below_the_root(tmp_path: Path) -> None:

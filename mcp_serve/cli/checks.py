@@ -13,12 +13,14 @@ from mcp_serve import rows, token
 from mcp_serve.cli import absent, findings
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.homes import Home
+from mcp_serve.quoting import plain, shorten
 from mcp_serve.served import Served
 from session_core import (
     Corrupt,
     Denied,
     Health,
     SessionError,
+    active_profile,
     find_home,
     gateway,
     holders,
@@ -83,8 +85,12 @@ def _found(served: Served) -> Check:
     found = find_home(served.options.home)
     names = ", ".join(profiles(found.path))
     hint = f"; its profiles are {names}" if names != "default" else ""
+    active = shorten(plain(active_profile(found.path) or ""))
+    if active not in ("", "default"):
+        hint += f"; Hermes starts in {active}, which is not followed (--profile serves it)"
     said = f"{found.path} ({found.found_by}){hint}"
     more = {"path": str(found.path), "found_by": found.found_by}
+    more |= {"active_profile": active} if active else {}
     return Check("home", "ok", said, more=more)
 
 

@@ -6,6 +6,7 @@ import argparse
 import gc
 from typing import TYPE_CHECKING, Any
 
+from mcp_serve.cli.codes import INTERRUPTED
 from mcp_serve.cli.options import of_homes
 from mcp_serve.cli.values import whole
 from mcp_serve.served import Options, Served
@@ -65,7 +66,9 @@ def run(options: argparse.Namespace) -> int:
         if options.http:
             _serve_http(served, options)
         else:
-            _server(served).run("stdio")
+            made = _server(served)
+            _end_when_interrupted()
+            made.run("stdio")
     finally:
         served.close()
     return 0
@@ -85,6 +88,21 @@ def _require_no_http(options: argparse.Namespace) -> None:
         from session_core import InvalidInput  # noqa: PLC0415 -- behind the first answer
 
         raise InvalidInput(f"--{given.replace('_', '-')} is for a server over HTTP; add --http")
+
+
+def _end_when_interrupted() -> None:
+    """Let Ctrl-C end it at once, as SIGTERM does; what is under way can be gone on with.
+
+    A thread reads the input, and nothing ends that before the next line.
+    """
+    import os  # noqa: PLC0415 -- the SDK brings both
+    import signal  # noqa: PLC0415
+
+    def end(*_: object) -> None:
+        os._exit(INTERRUPTED)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end)
 
 
 def _log_without_secrets() -> None:

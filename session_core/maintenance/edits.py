@@ -41,7 +41,10 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """The session as a list shows it now, and what takes the edit back; None: nothing to do."""
+    """The session as a list shows it now, and what takes the edit back; None: nothing to do.
+
+    Of one that was reopened it is the tip, which is what was.
+    """
 
     session: SessionSummary
     batch: str | None
@@ -119,7 +122,8 @@ class Edits:
             except Changed:
                 if not left:
                     raise
-        return Edited(self._shown(session_id), batch)
+        shown = self._db.get_compression_tip(session_id) if edit.reopen else session_id
+        return Edited(self._shown(shown), batch)
 
     def look(self, session_id: str, edit: Edit) -> tuple[Altered, ...]:
         """Return what an edit would change just now; nothing where it is so already.

@@ -306,6 +306,24 @@ def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look_in, t
     assert "play, work" in found["home"][0]["says"]
 
 
+@pytest.mark.parametrize(("active", "told"), [("work", True), ("default", False), (None, False)])
+def test_the_profile_in_which_hermes_starts_is_told_and_not_followed(
+    look_in, tmp_path, active, told
+):
+    root = tmp_path / "home"
+    for path, session in ((root, "s1"), (root / "profiles" / "work", "s2")):
+        with SessionDB(path / "state.db") as db:
+            db.append_message(session, "user", "hello", create={"source": "cli"})
+    with SessionDB(root / "state.db") as db:
+        db.append_message("s3", "user", "hello", create={"source": "cli"})
+    if active is not None:
+        (root / "active_profile").write_text(f"{active}\n")
+    found = look_in("--home", str(root))
+    assert found["home"][0].get("active_profile") == active
+    assert ("Hermes starts in work, which is not followed" in found["home"][0]["says"]) == told
+    assert found["sessions"][0]["total"] == 2
+
+
 def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look_in, tmp_path, env):
     root = tmp_path / "home"
     with SessionDB(root / "state.db") as db:

@@ -16,6 +16,7 @@ WRONG = [
     ("sessions_stats", "deep", 1, "deep is true or false."),
     ("events_wait", "timeout_s", "5", "timeout_s is a number."),
     ("events_wait", "timeout_s", 51, "timeout_s is at most 50."),
+    ("events_wait", "timeout_s", -1, "timeout_s is at least 0."),
     ("sessions_prune", "older_than_days", -1, "older_than_days is at least 0."),
     ("sessions_prune", "sessions", {"a": 1}, "sessions is a list of texts."),
     ("sessions_prune", "sessions", [7], "sessions.0 is a text."),

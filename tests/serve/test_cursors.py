@@ -10,6 +10,7 @@ from mcp import Client, MCPError
 from mcp_serve import server
 from mcp_serve.cursors import Asked
 from mcp_serve.served import Options, Served
+from session_core import SessionSource, SessionStore
 from session_core.state import cursors
 
 pytestmark = pytest.mark.anyio
@@ -118,3 +119,46 @@ async def test_a_page_is_as_large_as_the_one_before_it_unless_it_is_said(call, d
     page = await call("sessions_read", session="s1", max_chars=2000)
     fewer = await call("sessions_read", cursor=page["next_cursor"])
     assert 0 < len(fewer["messages"]) <= len(page["messages"]) < 8
+
+
+@pytest.fixture(name="paged")
+def _paged(db, home_path):
+    """Two of everything that is listed."""
+    with SessionStore.open(home_path, db) as store:
+        for chat in ("1", "2"):
+            store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat))
+    for name in ("s1", "s2"):
+        db.append_message(name, "user", "hi", timestamp=1.7e9, create={"source": "cli"})
+
+
+BESIDE = {
+    "sessions_list": ({"source": "cli"}, {"source": "x"}, {"limit": 5, "detail": "detailed"}),
+    "sessions_search": ({"query": "hi"}, {"query": "ho"}, {"limit": 5, "detail": "detailed"}),
+    "sessions_read": (
+        {"session": "s1", "roles": ["user"]},
+        {"roles": ["tool"]},
+        {"limit": 5, "detail": "detailed", "max_chars": 2000},
+    ),
+    "routes_list": ({"platform": "telegram"}, {"platform": "x"}, {"limit": 5}),
+    "sessions_restore": ({}, {"batch": "b-x"}, {"limit": 5}),
+    "events_wait": ({"session": "s1", "timeout_s": 0}, {"session": "s2"}, {"limit": 5}),
+}
+
+
+@pytest.mark.parametrize("tool", BESIDE)
+async def test_beside_a_cursor_stands_what_it_was_made_with_or_what_is_free(
+    call, refused, paged, tool
+):
+    for name in ("s1", "s2"):
+        await call("sessions_edit", session=name, pinned=True)
+    given, other, free = BESIDE[tool]
+    small = {} if tool == "events_wait" else {"limit": 1}
+    page = await call(tool, **given, **small)
+    following = {"cursor": page.get("next_cursor") or page["cursor"]}
+    waiting = {"timeout_s": 0} if tool == "events_wait" else {}
+    alone = await call(tool, **following, **waiting)
+    assert await call(tool, **following, **given, **small) == alone
+    await call(tool, **following, **free, **waiting)
+    (name,) = other
+    said = await refused(tool, **following, **other, **waiting)
+    assert said.startswith(f"{name} is not that of the cursor; pass the cursor alone")

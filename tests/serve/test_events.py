@@ -8,6 +8,7 @@ from mcp import Client
 
 from mcp_serve import budget, server
 from mcp_serve.served import Options, Served
+from session_core import SessionSource, SessionStore
 
 pytestmark = pytest.mark.anyio
 
@@ -93,6 +94,44 @@ async def test_titles_compressions_and_ends_are_heard(db, call):
     db.end_session("a", "user_exit")
     heard = await call("events_wait", cursor=heard["cursor"], timeout_s=5)
     assert [(e["type"], e["reason"]) for e in heard["events"]] == [("session_ended", "user_exit")]
+
+
+async def test_a_chat_that_goes_elsewhere_is_heard(db, call, home_path):
+    with SessionStore.open(home_path, db) as store:
+        chat = SessionSource(platform="telegram", chat_id="42")
+        entry = store.get_or_create_session(chat)
+        db.append_message(entry.session_id, "user", "hello", create={"source": "telegram"})
+        cursor = (await call("events_wait", timeout_s=0))["cursor"]
+        following = store.reset_session(entry.session_key)
+    routed = []
+    while not routed:
+        heard = await call("events_wait", cursor=cursor, timeout_s=20)
+        assert heard["events"]
+        cursor = heard["cursor"]
+        routed += [event for event in heard["events"] if event["type"] == "route_changed"]
+    assert [(event["session_key"], event["session_id"]) for event in routed] == [
+        (entry.session_key, following.session_id)
+    ]
+
+
+async def test_starts_and_ends_survive_a_restart_and_what_this_process_saw_does_not(
+    db, call, home_path
+):
+    db.append_message("a", "user", "hello", create={"source": "cli"})
+    cursor = (await call("events_wait", timeout_s=0))["cursor"]
+    db.set_session_title("a", "Named")
+    db.end_session("a", "user_exit")
+    db.create_session("b", "cli")
+    here = await call("events_wait", cursor=cursor, timeout_s=5)
+    served = Served(Options(home=str(home_path)))
+    async with Client(server.create(served)) as other:
+        given = {"cursor": cursor, "timeout_s": 5}
+        there = (await other.call_tool("events_wait", given)).structured_content
+    served.close()
+    stored = [("session_ended", "a"), ("session_started", "b")]
+    assert sorted((e["type"], e["session_id"]) for e in there["events"]) == stored
+    assert {e["type"] for e in here["events"]} >= {kind for kind, _ in stored}
+    assert there["gap"] is False
 
 
 async def test_of_a_session_that_is_followed_the_title_is_heard_however_old_it_is(db, call):

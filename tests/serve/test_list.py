@@ -157,3 +157,16 @@ async def test_a_default_that_is_not_that_of_the_cursor_is_refused(db, call, ref
     text = await refused("sessions_list", cursor=cursor, order="recent", limit=1)
     assert "order is not that of the cursor" in text
     assert (await call("sessions_list", cursor=cursor, order="size", limit=1))["sessions"]
+
+
+async def test_a_conversation_that_was_compressed_is_one_row_of_its_tip(db, call):
+    db.append_message("root", "user", "how it began", create={"source": "cli"})
+    db.end_session("root", "compression")
+    create = {"source": "cli", "parent_session_id": "root"}
+    for number in range(3):
+        db.append_message("tip", "user", f"how it goes on {number}", create=create)
+    db.archive_and_compact("tip", [{"role": "user", "content": "[summary]"}])
+    (row, *_) = (await call("sessions_list"))["sessions"]
+    assert (row["id"], row["root_id"], row["messages"]) == ("tip", "root", 1)
+    assert row["status"] == "open"
+    assert "ended_at" not in row

@@ -187,3 +187,15 @@ async def test_a_cut_message_goes_on_in_the_detail_that_it_was_begun_in(db, call
             break
         page = await call("sessions_read", cursor=page["next_cursor"])
     assert shown == text
+
+
+async def test_every_live_row_is_shown_whatever_its_role_and_none_that_was_taken_back(db, call):
+    db.create_session("s1", "cli")
+    rows = [("system", "be brief"), ("user", "hi"), ("assistant", ""), ("tool", "done"), ("x", "y")]
+    ids = [int(db.append_message("s1", role, text)) for role, text in rows]
+    gone = int(db.append_message("s1", "user", "taken back"))
+    db.rewind_to_message("s1", gone)
+    for view in ("live", "full"):
+        page = await call("sessions_read", session="s1", view=view)
+        assert shown(page) == ids
+        assert [(each["role"], each["text"]) for each in page["messages"]] == rows

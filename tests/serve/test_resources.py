@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 import pytest
 from mcp import MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
+
+from session_core import SessionSource, SessionStore
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +107,23 @@ async def test_a_wrong_prompt_is_an_error_of_the_protocol(client, name, given):
     assert caught.value.error.code == -32602
 
 
+async def test_each_prompt_says_what_it_takes_and_names_the_calls_of_its_task(client):
+    listed = {each.name: each for each in (await client.list_prompts()).prompts}
+    takes = {n: [(a.name, a.required) for a in p.arguments or []] for n, p in listed.items()}
+    session = [("session", True)]
+    assert takes == {"catch_up": session, "tidy_up": [], "compress_session": session}
+    for name, calls in (
+        ("catch_up", ["sessions_read"]),
+        ("tidy_up", ["sessions_stats", "plan=handle", "sessions_restore"]),
+        ("compress_session", ["sessions_compress(session=", "sessions_read", "plan=…, summary=…"]),
+    ):
+        given = {"session": "s/07"} if takes[name] else {}
+        (message,) = (await client.get_prompt(name, given)).messages
+        assert message.role == "user"
+        assert [call for call in calls if call not in message.content.text] == []
+        assert ('"s/07"' in message.content.text) == bool(given)
+
+
 async def test_ids_and_titles_are_completed(client):
     prompt = PromptReference(name="catch_up")
     by_title = await client.complete(prompt, {"name": "session", "value": "the p"})
@@ -112,3 +132,41 @@ async def test_ids_and_titles_are_completed(client):
     by_id = await client.complete(template, {"name": "session_id", "value": "s/0"})
     assert by_id.completion.total == 10
     assert (await client.complete(prompt, {"name": "nope", "value": ""})).completion.values == []
+
+
+@pytest.fixture(name="routed")
+def _routed(db, home_path):
+    """Chats that are in sessions of a project."""
+    create = {"source": "telegram", "cwd": "/srv/ferry"}
+    with SessionStore.open(home_path, db) as store:
+        chat = SessionSource(platform="telegram", chat_id="4/2", chat_name="Ferries")
+        entry = store.get_or_create_session(chat)
+        db.append_message(entry.session_id, "user", "hello", create=create)
+    return entry
+
+
+async def test_sources_keys_and_projects_are_completed(client, routed):
+    prompt = PromptReference(name="catch_up")
+    route = ResourceTemplateReference(uri="route://{session_key}")
+    for ref, argument, typed, found in (
+        (prompt, "source", "tele", ["telegram"]),
+        (prompt, "source", "", ["telegram", "cli"]),
+        (prompt, "project", "FERRY", ["/srv/ferry"]),
+        (route, "session_key", "telegram", [routed.session_key]),
+        (route, "session_key", "nobody", []),
+    ):
+        answer = (await client.complete(ref, {"name": argument, "value": typed})).completion
+        assert (answer.values, answer.total, answer.has_more) == (found, len(found), False)
+
+
+async def test_a_route_is_read_under_its_key_and_among_all(client, call, routed):
+    (row,) = (await call("routes_list"))["routes"]
+    assert await read(client, f"route://{quote(routed.session_key, safe='')}") == row
+    assert await read(client, "sessions://routes") == {"routes": [row], "next_cursor": None}
+    assert row["session_id"] == routed.session_id
+
+
+async def test_the_statistics_are_those_of_the_tool(client, call):
+    report = await read(client, "sessions://stats")
+    assert report.keys() == (await call("sessions_stats")).keys()
+    assert (report["sessions"]["total"], report["messages"]) == (60, 60)

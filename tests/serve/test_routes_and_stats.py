@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from session_core import SessionSource, SessionStore
@@ -42,11 +46,6 @@ async def test_routes_are_filtered_and_paged(call, key):
     assert rest["next_cursor"] is None
 
 
-async def test_metadata_is_no_route(call, key, home_path):
-    keys = [route["session_key"] for route in (await call("routes_list"))["routes"]]
-    assert not [each for each in keys if each.startswith("_")]
-
-
 async def test_a_session_is_read_by_the_key_of_its_chat(call, key):
     page = await call("sessions_read", session=key)
     assert [each["text"] for each in page["messages"]] == ["hello"]
@@ -78,3 +77,53 @@ async def test_a_finding_names_the_call_that_mends_it(call, db):
     db.end_session("old", "user_exit")
     findings = {each["code"]: each for each in (await call("sessions_stats"))["findings"]}
     assert findings["old_sessions"]["tool"] == "sessions_prune(what='sessions')"
+
+
+async def test_the_report_counts_what_is_there(call, db):
+    for name in ("open", "ended", "archived"):
+        db.append_message(name, "user", "hello", create={"source": "cli"})
+        db.append_message(name, "assistant", "hi")
+    db.update_token_counts("open", input_tokens=700, output_tokens=30, estimated_cost_usd=0.25)
+    db.update_token_counts("ended", input_tokens=300, output_tokens=12, estimated_cost_usd=0.5)
+    db.end_session("ended", "user_exit")
+    db.set_session_archived("archived", archived=True)
+    db.archive_and_compact("open", [{"role": "user", "content": "[summary]"}])
+    report = await call("sessions_stats")
+    counts = {"total": 3, "open": 1, "ended": 1, "archived": 1, "by_source": {"cli": 3}}
+    assert report["sessions"] == counts
+    assert report["messages"] == sum(db.message_count(n) for n in ("open", "ended", "archived"))
+    assert {"input": 1000, "output": 42}.items() <= report["tokens"].items()
+    assert report["cost"] == 0.75
+    assert report["growth_per_week"] > 0
+    assert report["size"]["db"] > 0
+    assert report["gateway_live"] is False
+    assert report["sqlite"].startswith("SQLite 3.")
+    for finding in report["findings"]:
+        assert list(finding) == ["code", "count", "bytes", "what", "tool"]
+
+
+@pytest.fixture(name="gateway")
+def _gateway(home_path):
+    """A process that looks like a live gateway of this home."""
+    code = "import sys; sys.stdin.read()"
+    command = [sys.executable, "-c", code, "hermes", "gateway", "run"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        record = {"pid": process.pid, "kind": "hermes-gateway", "argv": command[3:]}
+        (home_path / "gateway.pid").write_text(json.dumps(record))
+        yield process.pid
+        process.kill()
+
+
+async def test_beside_a_live_gateway_routes_are_read_and_a_change_of_one_says_what_to_stop(
+    call, key, gateway
+):
+    assert (await call("sessions_stats"))["gateway_live"] is True
+    (route,) = (await call("routes_list", platform="telegram"))["routes"]
+    given = {"sessions": [route["session_id"]], "start_new": True}
+    planned = await call("sessions_finalize", **given)
+    assert (planned["outcome"], planned["plan"]) == ("nothing", None)
+    assert planned["warnings"] == [
+        f"a gateway (pid {gateway}) holds the routes in memory: stop it to have them changed"
+    ]
+    (again,) = (await call("routes_list", platform="telegram"))["routes"]
+    assert again == route

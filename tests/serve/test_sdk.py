@@ -15,6 +15,7 @@ from mcp_serve.sdk import private
 from mcp_serve.sdk.arguments import Arguments
 from mcp_serve.sdk.factory import closing_streams
 from mcp_serve.served import Options, Served
+from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio
 
@@ -104,9 +105,18 @@ async def test_what_a_test_registers_stays_beside_our_tools(made, mode):
         assert (await client.read_resource("test://static")).contents[0].text == "static"
 
 
-async def test_a_crash_says_nothing_of_itself_to_the_client(made, home_path, caplog):
-    (home_path / "state.db").mkdir()
-    async with Client(made, cache=None) as client:
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_crash_says_nothing_of_itself_to_the_client(made, mode, monkeypatch, caplog):
+    def crash(*_, **__):
+        raise RuntimeError("SELECT secret FROM /home/me")
+
+    monkeypatch.setattr(SessionDB, "list_sessions", crash)
+    async with Client(made, mode=mode, cache=None) as client:
         answer = await client.call_tool("sessions_list", {})
+        assert not (await client.call_tool("routes_list", {})).is_error
     assert answer.is_error
-    assert "directory" in answer.content[0].text
+    assert answer.content[0].text == (
+        "sessions_list failed, which is a defect of this server; its log on stderr says more"
+    )
+    assert answer.structured_content is None
+    assert "SELECT secret" in caplog.text

@@ -68,3 +68,37 @@ async def test_a_query_is_required(refused):
 async def test_whatever_is_typed_is_answered(client, query):
     result = await client.call_tool("sessions_search", {"query": query})
     assert result.is_error is False or "query" in result.content[0].text, result
+
+
+async def test_a_piece_of_a_word_is_found_where_that_is_asked_for(call):
+    assert (await call("sessions_search", query="QLite, pa"))["hits"] == []
+    found = await call("sessions_search", query="QLite, pa", mode="substring", per="message")
+    assert (len(found["hits"]), found["matched"]) == (6, "substring")
+
+
+async def test_what_was_compacted_is_found_and_says_so(call, db):
+    db.archive_and_compact("shop", [{"role": "user", "content": "[summary of the shop]"}])
+    (hit,) = (await call("sessions_search", query='"part 3"'))["hits"]
+    assert hit["compacted"] is True
+    (hit,) = (await call("sessions_search", query="summary"))["hits"]
+    assert "compacted" not in hit
+
+
+async def test_more_is_shown_around_a_hit_where_that_is_asked_for(call, db):
+    text = f"{'before ' * 40}needle {'behind ' * 40}"
+    db.append_message("long", "user", text, create={"source": "cli"})
+    (short,) = (await call("sessions_search", query="needle"))["hits"]
+    (long,) = (await call("sessions_search", query="needle", detail="detailed"))["hits"]
+    assert "needle" in short["snippet"]
+    assert short["snippet"].strip("…") in long["snippet"]
+    assert len(long["snippet"]) > len(short["snippet"]) + 300
+
+
+async def test_hits_go_on_behind_their_cursor_to_the_end(call):
+    found, page = [], await call("sessions_search", query="ledger", per="message", limit=2)
+    while True:
+        found += [hit["message_id"] for hit in page["hits"]]
+        if page["next_cursor"] is None:
+            break
+        page = await call("sessions_search", cursor=page["next_cursor"])
+    assert len(found) == len(set(found)) == 7

@@ -42,6 +42,9 @@ VALUES = {
     ("sessions_list", "order"): ["recent", "started", "size"],
     ("sessions_list", "detail"): ["concise", "detailed"],
     ("sessions_read", "view"): ["live", "full"],
+    ("sessions_read", "detail"): ["concise", "detailed"],
+    ("sessions_search", "detail"): ["concise", "detailed"],
+    ("sessions_search", "status"): ["open", "ended", "archived", "all"],
     ("sessions_search", "mode"): ["words", "substring"],
     ("sessions_search", "per"): ["conversation", "message"],
     ("routes_list", "state"): [
@@ -64,6 +67,21 @@ VALUES = {
     ("sessions_finalize", "what"): ["sessions", "expired", "orphaned", "abandoned"],
     ("sessions_compress", "method"): ["summary", "extractive"],
     ("sessions_compress", "shape"): ["auto", "in_place", "continuation"],
+}
+DEFAULTS = {
+    "order": "recent",
+    "detail": "concise",
+    "view": "live",
+    "mode": "words",
+    "per": "conversation",
+    "what": "sessions",
+    "method": "summary",
+    "shape": "auto",
+    "deep": False,
+    "reopen": False,
+    "start_new": False,
+    "timeout_s": 25,
+    "max_chars": 20_000,
 }
 REQUIRED = {
     "sessions_read": ["session"],
@@ -102,9 +120,16 @@ async def test_limits_and_values_are_those_of_the_surface(tools):
     for (name, argument), values in VALUES.items():
         assert tools[name].input_schema["properties"][argument]["enum"] == values
     timeout = tools["events_wait"].input_schema["properties"]["timeout_s"]
-    assert (timeout["default"], timeout["maximum"]) == (25, 50)
+    assert timeout["maximum"] == 50
     most = tools["sessions_read"].input_schema["properties"]["max_chars"]
     assert (most["default"], most["minimum"], most["maximum"]) == (20_000, 1_000, 40_000)
+
+
+async def test_what_is_not_given_is_what_the_surface_says(tools):
+    for name, tool in tools.items():
+        for argument, schema in tool.input_schema["properties"].items():
+            default = LIMITS[name][0] if argument == "limit" else DEFAULTS.get(argument)
+            assert schema.get("default") == default, (name, argument)
 
 
 async def test_every_hint_is_set(tools):

@@ -10,7 +10,7 @@ import pytest
 from anyio import to_thread
 from mcp.types import PromptReference
 
-from mcp_serve import http, server
+from mcp_serve import door, http, server
 from mcp_serve.door import Door
 from mcp_serve.feed import Feed
 from mcp_serve.served import Options, Served
@@ -165,6 +165,7 @@ class Visit:
         self.left = anyio.Event()
         self.begun = anyio.Event()
         self.headers = {}
+        self.status = None
 
     async def __call__(self):
         """Make it."""
@@ -178,6 +179,7 @@ class Visit:
 
     async def _send(self, message):
         if message["type"] == "http.response.start":
+            self.status = message["status"]
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             self.begun.set()
 
@@ -238,3 +240,25 @@ async def test_a_wait_over_http_ends_with_its_client_or_its_server(app, served, 
         await until(feed._turn.locked)
         visit.left.set() if ending == "client" else app.end()
         await until(lambda: not feed._turn.locked())
+
+
+async def test_only_so_many_requests_are_served_at_once(app, served, monkeypatch):
+    monkeypatch.setattr(door, "_INSIDE", 2)
+    headers = await begin(app)
+    inside = [
+        Visit(app, {"id": number, "method": "tools/call", "params": WAIT}, **headers)
+        for number in (2, 3)
+    ]
+    late = Visit(app, {"id": 4, "method": "tools/list", "params": {}}, **headers)
+    async with anyio.create_task_group() as tasks:
+        for visit in inside:
+            tasks.start_soon(visit)
+            await visit.begun.wait()
+        await late()
+        assert late.status == 503
+        inside[0].left.set()
+        await until(lambda: len(app._inside) < 2)
+        again = Visit(app, {"id": 5, "method": "tools/list", "params": {}}, **headers)
+        await again()
+        assert again.status == 200
+        inside[1].left.set()

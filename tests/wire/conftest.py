@@ -70,7 +70,8 @@ def listening(line: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess
     )
     try:
         said = process.stderr.readline()
-        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)/mcp\n", said)
+        host = line[line.index("--host") + 1] if "--host" in line else "127.0.0.1"
+        found = re.fullmatch(rf"listening on http://{re.escape(host)}:(\d+)/mcp\n", said)
         assert found, said + process.stderr.read()
         yield process, int(found[1])
     finally:

@@ -1,0 +1,123 @@
+"""What the tools that change something answer has exactly the keys of the surface, at each step."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+OLD = 1_600_000_000
+
+PLAN = ["outcome", "plan", "expires_at", "count", "items", "protected", "bytes", "warnings"]
+DONE = ["skipped", "remaining", "batch"]
+
+
+@pytest.fixture(autouse=True)
+def _old_ones(db):
+    """More than an answer names, one of which is pinned, and a long one."""
+    for number in range(25):
+        create = {"source": "cli", "started_at": OLD}
+        db.append_message(f"old{number:02}", "user", "x" * 50, timestamp=OLD, create=create)
+        db.end_session(f"old{number:02}", "user_exit")
+    db.append_message("new", "user", "hello", create={"source": "cli"})
+    for number in range(60):
+        text = f"ticket ABC-{number}: we decided to use port {8000 + number}. " + "well, " * 200
+        db.append_message("long", "user", text, create={"source": "cli"})
+
+
+def moment(text):
+    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    assert found.tzinfo is not None
+    return found
+
+
+async def test_a_plan_says_what_why_what_not_and_what_it_wins(call):
+    pinned = await call("sessions_edit", session="old07", pinned=True)
+    assert pinned.keys() == {"session", "batch"}
+    plan = await call("sessions_prune")
+    assert sorted(plan) == sorted(PLAN)
+    assert (plan["outcome"], plan["count"], len(plan["items"])) == ("planned", 24, 20)
+    assert plan["protected"] == [{"why": "it is pinned", "count": 1}]
+    assert "old07" not in [item["id"] for item in plan["items"]]
+    assert {tuple(item) for item in plan["items"]} == {("id", "title", "why")}
+    assert all("user_exit" in item["why"] for item in plan["items"])
+    assert plan["bytes"].keys() == {"needed_now", "won_now", "won_later"}
+    left = moment(plan["expires_at"]) - datetime.now(timezone.utc)
+    assert timedelta(hours=23) < left <= timedelta(hours=24)
+
+
+async def test_what_was_pruned_says_how_much_and_what_was_left_and_why(call, db):
+    plan = await call("sessions_prune")
+    db.append_message("old03", "user", "back again")
+    done = await call("sessions_prune", plan=plan["plan"])
+    assert sorted(done) == sorted([*PLAN, *DONE, "removed"])
+    assert (done["outcome"], done["removed"], done["remaining"]) == ("applied", 24, 0)
+    ((left,),) = (done["skipped"],)
+    assert left["id"] == "old03"
+    assert left["why"]
+    (batch,) = (await call("sessions_restore"))["batches"]
+    assert sorted(batch) == ["at", "batch", "count", "expires_at", "tool"]
+    kept = moment(batch["expires_at"]) - moment(batch["at"])
+    assert (batch["batch"], batch["count"], kept) == (done["batch"], 24, timedelta(days=30))
+    back = await call("sessions_restore", batch=batch["batch"])
+    assert sorted(back) == sorted([*PLAN, *DONE, "restored"])
+    assert (back["outcome"], back["restored"], back["batch"]) == ("applied", 24, batch["batch"])
+    assert await call("sessions_restore") == {"batches": [], "next_cursor": None}
+
+
+async def test_what_was_finalized_says_how_many(call):
+    plan = await call("sessions_finalize", sessions=["new"])
+    assert sorted(plan) == sorted(PLAN)
+    done = await call("sessions_finalize", plan=plan["plan"])
+    assert sorted(done) == sorted([*PLAN, *DONE, "finalized"])
+    assert (done["finalized"], done["skipped"]) == (1, [])
+
+
+async def test_emptying_the_trash_says_that_it_has_no_undo(call):
+    plan = await call("sessions_prune", what="trash", older_than_days=0)
+    assert plan["outcome"] == "nothing"
+    await call("sessions_edit", session="new", title="T")
+    plan = await call("sessions_prune", what="trash", older_than_days=0)
+    assert plan["warnings"] == ["this has no undo: what is emptied can never be restored"]
+    done = await call("sessions_prune", plan=plan["plan"])
+    assert (done["removed"], done["batch"]) == (1, None)
+    assert (await call("sessions_restore"))["batches"] == []
+
+
+async def test_a_compression_says_what_must_survive_and_then_what_did(call):
+    plan = await call("sessions_compress", session="long", keep_last=10)
+    assert sorted(plan) == sorted([*PLAN, "brief"])
+    brief = plan["brief"]
+    assert sorted(brief) == sorted(
+        ["from_id", "to_id", "messages", "tokens", "must_survive", "target_chars", "digest"]
+    )
+    assert any("8003" in fact or "ABC-3" in fact for fact in brief["must_survive"])
+    summary = "We decided to use port 8012."
+    done = await call("sessions_compress", plan=plan["plan"], summary=summary)
+    more = ["shape", "session_id", "tokens_before", "tokens_after", "retention"]
+    assert sorted(done) == sorted([*PLAN, *DONE, *more])
+    assert done["shape"] in ("in_place", "continuation")
+    assert sorted(done["retention"]) == ["by_kind", "found", "kept"]
+    for kind, (found, kept) in done["retention"]["by_kind"].items():
+        assert found >= kept >= 0, kind
+    assert done["retention"]["kept"] == sum(k for _, k in done["retention"]["by_kind"].values()) > 0
+
+
+@pytest.mark.parametrize("shape", ["in_place", "continuation"])
+async def test_a_compression_is_of_the_shape_that_is_asked_for(call, db, shape):
+    plan = await call("sessions_compress", session="long", keep_last=7, shape=shape)
+    done = await call("sessions_compress", plan=plan["plan"], summary="Ports were decided.")
+    assert (done["shape"], done["session_id"] == "long") == (shape, shape == "in_place")
+    live = [row["content"] for row in db.get_messages(done["session_id"])]
+    assert [text[:15] for text in live[-7:]] == [f"ticket ABC-{n}: " for n in range(53, 60)]
+
+
+async def test_both_halves_are_compact_and_the_same(client):
+    for name, given in (("sessions_list", {}), ("sessions_prune", {}), ("sessions_stats", {})):
+        answer = await client.call_tool(name, given)
+        (text,) = [part.text for part in answer.content]
+        whole = answer.structured_content
+        assert text == json.dumps(whole, ensure_ascii=False, separators=(",", ":"))

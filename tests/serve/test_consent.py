@@ -1,0 +1,89 @@
+"""Who is asked, about what, and when: a human is asked before a plan is applied, and never else."""
+
+from __future__ import annotations
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from tests.serve.humans import Human
+
+pytestmark = pytest.mark.anyio
+
+OLD = 1_600_000_000
+MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@pytest.fixture(autouse=True)
+def _old_ones(db):
+    for number in range(7):
+        create = {"source": "cli", "started_at": OLD}
+        db.append_message(f"old{number}", "user", "x", timestamp=OLD, create=create)
+        db.end_session(f"old{number}", "user_exit")
+    db.append_message("new", "user", "hello", create={"source": "cli"})
+
+
+@pytest.fixture(name="served")
+def _served(home_path):
+    served = Served(Options(home=str(home_path)))
+    yield served
+    served.close()
+
+
+@MODES
+async def test_only_a_call_that_applies_a_plan_asks(served, mode):
+    human = Human(action="accept", content={"agree": True})
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+
+        async def call(tool, **given):
+            answer = await client.call_tool(tool, given)
+            assert not answer.is_error, answer.content[0].text
+            return answer.structured_content
+
+        for tool, given in (
+            ("sessions_list", {}),
+            ("sessions_stats", {}),
+            ("sessions_prune", {"what": "all"}),
+            ("sessions_finalize", {"sessions": ["new"]}),
+            ("sessions_compress", {"session": "new"}),
+            ("sessions_restore", {}),
+        ):
+            await call(tool, **given)
+        edited = await call("sessions_edit", session="new", title="Named", archived=True)
+        await call("sessions_restore", batch=edited["batch"])
+        assert human.asked == []
+        planned = await call("sessions_finalize", sessions=["new"])
+        await call("sessions_finalize", plan=planned["plan"])
+        assert [each.partition("\n")[0] for each in human.asked] == ["Finalize sessions: 1?"]
+        await call("sessions_finalize", plan=planned["plan"])  # what was done is told again
+        assert len(human.asked) == 1
+
+
+@MODES
+async def test_the_question_is_the_same_for_the_same_plan_and_names_some_of_it(served, mode):
+    human = Human(action="cancel")
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        for _ in range(2):
+            answer = (await client.call_tool("sessions_prune", {"plan": plan})).structured_content
+            assert (answer["outcome"], answer["plan"]) == ("cancelled", plan)
+            (warning,) = answer["warnings"]
+            assert warning == (
+                "nobody has agreed and nothing was changed; call again with the same plan, "
+                "or start the server with --confirm=never"
+            )
+    first, again = human.asked
+    assert first == again
+    lines = first.split("\n")
+    assert lines[0] == "Prune sessions: 7?"
+    assert [line.partition(":")[0] for line in lines[1:6]] == [f"- old{n}" for n in range(5)]
+    assert lines[6:] == ["- and 2 more"]
+
+
+@MODES
+async def test_whoever_cannot_ask_has_agreed_by_the_handle(served, mode):
+    async with Client(server.create(served), mode=mode) as client:
+        plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+        done = (await client.call_tool("sessions_prune", {"plan": plan})).structured_content
+    assert (done["outcome"], done["removed"]) == ("applied", 7)

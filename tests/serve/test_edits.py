@@ -1,0 +1,28 @@
+"""`sessions_edit`: what it answers, and that each edit can be made undone by another one."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_reopened_session_is_the_tip_of_what_was_compressed(call, db):
+    db.append_message("first", "user", "hi", create={"source": "cli"})
+    db.end_session("first", "compression")
+    create = {"source": "cli", "parent_session_id": "first"}
+    db.append_message("tip", "user", "more", create=create)
+    db.end_session("tip", "user_exit")
+    edited = await call("sessions_edit", session="first", reopen=True)
+    assert (edited["session"]["id"], edited["session"]["status"]) == ("tip", "open")
+    assert db.get_session("first")["end_reason"] == "compression"
+    await call("sessions_restore", batch=edited["batch"])
+    assert db.get_session("tip")["end_reason"] == "user_exit"
+
+
+async def test_an_edit_takes_away_what_it_has_given(call, db):
+    db.append_message("s1", "user", "hi", create={"source": "cli"})
+    plain = (await call("sessions_list"))["sessions"]
+    await call("sessions_edit", session="s1", title="T", archived=True, pinned=True)
+    await call("sessions_edit", session="s1", title="", archived=False, pinned=False)
+    assert (await call("sessions_list"))["sessions"] == plain

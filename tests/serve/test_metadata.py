@@ -1,0 +1,93 @@
+"""What begins with an underscore in the index of routes is metadata, and shows on no path."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mcp import MCPError
+from mcp.types import PromptReference, ResourceTemplateReference
+
+from session_core import SessionSource, SessionStore
+
+pytestmark = pytest.mark.anyio
+
+
+def entry_of(key):
+    """Return an entry as it is stored."""
+    return {
+        "session_key": key,
+        "session_id": "20260101_000000_abcd",
+        "created_at": "2026-01-01T00:00:00",
+        "updated_at": "2026-01-01T00:00:00",
+        "platform": "telegram",
+        "chat_type": "dm",
+    }
+
+
+KEY = "agent:main:telegram:dm:42"
+METADATA = {"_README": "what this file is", "_version": 3, "_before": entry_of("_before")}
+
+
+def in_the_file(home_path):
+    """Write the index as a file; return the key of its one route."""
+    (home_path / "sessions").mkdir()
+    index = METADATA | {KEY: entry_of(KEY)}
+    (home_path / "sessions" / "sessions.json").write_text(json.dumps(index))
+    return KEY
+
+
+def in_the_table(home_path, db):
+    """Put it among the rows of the routes; return the key of the one that is one."""
+    with SessionStore.open(home_path, db) as store:
+        entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id="42"))
+    ((scope, _),) = db.gateway_routing_scopes().items()
+    for name, value in METADATA.items():
+        db.save_gateway_routing_entry(name, json.dumps(value), scope=scope, expect=None)
+    return entry.session_key
+
+
+@pytest.fixture(name="noted", params=["the file alone", "the file", "the table"])
+def _noted(request, home_path):
+    """A home whose index of routes has metadata, which are no routes."""
+    if request.param != "the file alone":
+        db = request.getfixturevalue("db")
+        db.append_message("s1", "user", "hi", create={"source": "cli"})
+    return in_the_table(home_path, db) if request.param == "the table" else in_the_file(home_path)
+
+
+async def test_metadata_is_no_route_no_session_and_no_resource(noted, client, call, refused):
+    assert [each["session_key"] for each in (await call("routes_list"))["routes"]] == [noted]
+    assert (await call("routes_list", query="_"))["routes"] == []
+    told = await client.read_resource("sessions://routes")
+    assert [each["session_key"] for each in json.loads(told.contents[0].text)["routes"]] == [noted]
+    listed = " ".join(str(each.uri) for each in (await client.list_resources()).resources)
+    template = ResourceTemplateReference(uri="route://{session_key}")
+    keys = await client.complete(template, {"name": "session_key", "value": ""})
+    assert keys.completion.values == [noted]
+    prompt = PromptReference(name="catch_up")
+    for name in METADATA:
+        assert name not in listed
+        assert (
+            await client.complete(prompt, {"name": "session", "value": name})
+        ).completion.values == []
+        assert f"no session {name!r}" in await refused("sessions_read", session=name)
+        assert f"no session {name!r}" in await refused("sessions_edit", session=name, title="x")
+        assert f"no session {name!r}" in await refused("sessions_prune", sessions=[name])
+        for address in (f"session://{name}", f"session://{name}/messages", f"route://{name}"):
+            with pytest.raises(MCPError):
+                await client.read_resource(address)
+
+
+async def test_a_session_and_a_title_that_begin_like_metadata_are_real(call, client, db):
+    db.append_message("_README", "user", "I am one", create={"source": "cli"})
+    db.set_session_title("_README", "_notes")
+    (row,) = (await call("sessions_list"))["sessions"]
+    assert (row["id"], row["title"]) == ("_README", "_notes")
+    for given in ("_README", "_notes"):
+        page = await call("sessions_read", session=given)
+        assert [each["text"] for each in page["messages"]] == ["I am one"]
+    edited = await call("sessions_edit", session="_README", pinned=True)
+    assert edited["session"]["pinned"]
+    listed = [str(each.uri) for each in (await client.list_resources()).resources]
+    assert "session://_README" in listed

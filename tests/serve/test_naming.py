@@ -1,0 +1,77 @@
+"""Which session is meant: by an id, a prefix of one, a key or a title."""
+
+from __future__ import annotations
+
+import pytest
+
+from session_core import SessionSource, SessionStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(name="key")
+def _key(db, home_path):
+    """The key of a chat whose session was compressed into another one."""
+    with SessionStore.open(home_path, db) as store:
+        chat = SessionSource(platform="telegram", chat_id="42")
+        entry = store.get_or_create_session(chat)
+        db.append_message(entry.session_id, "user", "first", create={"source": "telegram"})
+        db.end_session(entry.session_id, "compression")
+        create = {"source": "telegram", "parent_session_id": entry.session_id}
+        db.append_message("tip", "user", "second", create=create)
+        return entry.session_key
+
+
+@pytest.mark.parametrize(
+    ("tool", "more"), [("sessions_read", {}), ("sessions_search", {"query": "second"})]
+)
+async def test_what_reads_takes_an_id_a_prefix_a_key_and_a_title(call, db, key, tool, more):
+    db.set_session_title("tip", "Ferries")
+    answers = [await call(tool, session=given, **more) for given in ("tip", "ti", key, "Ferries")]
+    assert answers[1:] == answers[:1] * 3
+
+
+async def test_what_waits_takes_an_id_a_prefix_a_key_and_a_title(call, db, key):
+    db.set_session_title("tip", "Ferries")
+    names = ("tip", "ti", key, "Ferries")
+    begun = [await call("events_wait", session=given, timeout_s=0) for given in names]
+    db.append_message("other", "user", "not this", create={"source": "cli"})
+    db.append_message("tip", "user", "third")
+    for each in begun:
+        heard = await call("events_wait", cursor=each["cursor"], timeout_s=5)
+        assert [event["text"] for event in heard["events"]] == ["third"]
+
+
+async def test_an_id_is_itself_where_others_begin_with_it(call, db):
+    for name in ("a", "ab", "abc"):
+        db.append_message(name, "user", name, create={"source": "cli"})
+    assert (await call("sessions_read", session="ab"))["session"]["id"] == "ab"
+
+
+async def test_of_those_that_begin_alike_five_are_named(refused, db):
+    for number in range(8):
+        db.append_message(f"day{number}", "user", "hi", create={"source": "cli"})
+    said = await refused("sessions_read", session="day")
+    named = said.partition(": ")[2].partition(";")[0].split(", ")
+    assert said.startswith("several sessions begin with 'day': day")
+    assert len(set(named)) == 5
+
+
+CHANGING = (
+    lambda given: ("sessions_edit", {"session": given, "archived": True}),
+    lambda given: ("sessions_compress", {"session": given}),
+    lambda given: ("sessions_finalize", {"sessions": [given]}),
+    lambda given: ("sessions_prune", {"sessions": [given]}),
+)
+
+
+@pytest.mark.parametrize("naming", CHANGING, ids=lambda naming: naming("")[0])
+async def test_what_changes_takes_a_full_id_or_a_key_alone(call, refused, db, key, naming):
+    db.set_session_title("tip", "Ferries")
+    for given in ("ti", "Ferries"):
+        tool, arguments = naming(given)
+        said = await refused(tool, **arguments)
+        assert said.startswith(f"no session {given!r}; a change takes a full id or a session key")
+    for given in ("tip", key):
+        tool, arguments = naming(given)
+        await call(tool, **arguments)

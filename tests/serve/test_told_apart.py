@@ -1,0 +1,109 @@
+"""Several profiles at once: every answer says whose it is, and a handle or a cursor carries it."""
+
+from __future__ import annotations
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.served import Options, Served
+from session_core import SessionDB, SessionSource, SessionStore
+from tests.serve.humans import Human
+
+pytestmark = [pytest.mark.anyio, pytest.mark.options(profiles=["work", "default", "work"])]
+
+OLD = 1_600_000_000
+
+
+@pytest.fixture(name="homes", autouse=True)
+def _homes(home_path):
+    """A home and a profile of it, each with a chat and something old."""
+    found = {"default": home_path, "work": home_path / "profiles" / "work"}
+    for name, path in found.items():
+        path.mkdir(parents=True, exist_ok=True)
+        with SessionDB(path / "state.db") as db:
+            create = {"source": "cli", "started_at": OLD}
+            for each in (f"old_{name}", f"older_{name}"):
+                db.append_message(each, "user", f"of {name}", timestamp=OLD, create=create)
+                db.end_session(each, "user_exit")
+            db.append_message(f"new_{name}", "user", f"of {name}", create={"source": "cli"})
+            with SessionStore.open(path, db) as store:
+                store.get_or_create_session(SessionSource(platform="telegram", chat_id=name))
+    return found
+
+
+LISTS = (
+    ("sessions_list", "sessions", {"limit": 1}),
+    ("sessions_search", "hits", {"query": "of", "limit": 1}),
+    ("routes_list", "routes", {}),
+)
+
+
+@pytest.mark.parametrize(("tool", "rows", "more"), LISTS)
+async def test_a_call_without_a_profile_means_the_first_and_every_row_says_which(
+    call, tool, rows, more
+):
+    for given in ({}, {"profile": "work"}, {"profile": "default"}):
+        page = await call(tool, **given, **more)
+        assert [row["profile"] for row in page[rows]] == [given.get("profile", "work")]
+
+
+async def test_a_cursor_goes_on_in_its_profile(call):
+    first = await call("sessions_list", profile="default", limit=2)
+    rest = await call("sessions_list", cursor=first["next_cursor"])
+    found = [row["id"] for row in first["sessions"] + rest["sessions"]]
+    assert found == ["new_default", "older_default", "old_default"]
+
+
+async def test_an_event_says_whose_it_is_and_is_waited_for_by_the_cursor_alone(call, homes):
+    cursor = (await call("events_wait", profile="default", timeout_s=0))["cursor"]
+    for name, path in homes.items():
+        with SessionDB(path / "state.db") as db:
+            db.append_message(f"new_{name}", "user", f"more of {name}")
+    heard = await call("events_wait", cursor=cursor, timeout_s=5)
+    (event,) = heard["events"]
+    assert (event["profile"], event["text"]) == ("default", "more of default")
+
+
+async def test_a_read_and_an_edit_say_whose_the_session_is(call):
+    given = {"session": "new_default", "profile": "default"}
+    assert (await call("sessions_read", **given))["session"]["profile"] == "default"
+    assert (await call("sessions_edit", **given, title="T"))["session"]["profile"] == "default"
+
+
+@pytest.mark.parametrize("profile", ["default", "work"])
+async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
+    planned = await call("sessions_prune", profile=profile)
+    done = await call("sessions_prune", plan=planned["plan"])
+    assert (done["outcome"], done["removed"]) == ("applied", 2)
+    back = await call("sessions_restore", batch=done["batch"])
+    assert (back["outcome"], back["restored"]) == ("applied", 2)
+    with SessionDB(homes[profile] / "state.db", read_only=True) as db:
+        assert db.get_session(f"old_{profile}")["end_reason"] == "user_exit"
+
+
+async def test_a_plan_and_a_batch_are_refused_beside_another_profile(call, refused):
+    planned = await call("sessions_prune", profile="default")
+    given = {"plan": planned["plan"], "profile": "work"}
+    assert "there is no plan" in await refused("sessions_prune", **given)
+    edited = await call("sessions_edit", profile="default", session="new_default", title="T")
+    given = {"batch": edited["batch"], "profile": "work"}
+    assert "there is no" in await refused("sessions_restore", **given)
+
+
+async def test_a_handle_that_no_profile_knows_is_an_error(refused):
+    assert "there is no plan 'p_nope'" in await refused("sessions_prune", plan="p_nope")
+    assert "there is no batch 'b_nope'" in await refused("sessions_restore", batch="b_nope")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_human_is_asked_about_the_plan_of_its_profile(home_path, mode):
+    served, human = Served(Options(home=str(home_path), all_profiles=True)), Human(action="decline")
+    async with Client(server.create(served), mode=mode, elicitation_callback=human) as client:
+        given = {"profile": "work"}
+        plan = (await client.call_tool("sessions_prune", given)).structured_content["plan"]
+        answer = await client.call_tool("sessions_prune", {"plan": plan})
+        assert answer.structured_content["outcome"] == "declined"
+        assert human.asked[0].startswith("Prune sessions: 2?\n- old_work: ")
+        assert served.home("work").ledger.plan(plan).state == "closed"
+    served.close()

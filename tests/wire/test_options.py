@@ -1,0 +1,108 @@
+"""The options of `serve`, as the process takes them: each is heard by what is served."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from session_core import SessionDB
+from tests.serve.humans import Human
+from tests.serve.planted import PLANTED, secret_of
+from tests.wire.conftest import command, environment, raw, served
+
+pytestmark = pytest.mark.anyio
+
+OLD = 1_600_000_000
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path):
+    """A home with something old and something secret."""
+    path = tmp_path / "home"
+    path.mkdir()
+    with SessionDB(path / "state.db") as db:
+        create = {"source": "cli", "started_at": OLD}
+        db.append_message("old", "user", "hello", timestamp=OLD, create=create)
+        db.end_session("old", "user_exit")
+        db.append_message("s1", "user", f"it is {PLANTED['github']}", create={"source": "cli"})
+    return path
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(
+    ("more", "outcome", "asked"),
+    [([], "declined", 1), (["--confirm=ask"], "declined", 1), (["--confirm=never"], "applied", 0)],
+)
+async def test_the_human_is_asked_unless_the_server_was_told_not_to(
+    home, mode, more, outcome, asked
+):
+    first, *rest = command(home, *more)
+    server = StdioServerParameters(command=first, args=rest, env=environment(home))
+    human = Human(action="decline")
+    async with Client(stdio_client(server), mode=mode, elicitation_callback=human) as client:
+        with anyio.fail_after(60):
+            plan = (await client.call_tool("sessions_prune", {})).structured_content["plan"]
+            done = await client.call_tool("sessions_prune", {"plan": plan})
+    assert (done.structured_content["outcome"], len(human.asked)) == (outcome, asked)
+
+
+@pytest.mark.parametrize(("more", "shown"), [([], False), (["--no-redact"], True)])
+def test_secrets_are_let_through_by_that_option_alone(home, more, shown):
+    with raw(home, *more) as process:
+        process.begin()
+        given = {"name": "sessions_read", "arguments": {"session": "s1"}}
+        answer = process.ask("tools/call", **given)["result"]
+    text = json.dumps(answer)
+    assert (secret_of(PLANTED["github"]) in text) == shown
+    assert ("[redacted: " in text) == (not shown)
+
+
+def status(port, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", "/health", headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_other_names_and_pages_are_let_in_where_they_were_named(home):
+    names = ["--allow-host", "box.example", "--allow-host", "box.local:9"]
+    pages = ["--allow-origin", "https://app.example", "--allow-origin", "http://box.local"]
+    with served(home, *names, *pages) as (_, port):
+        for host in ("box.example", "BOX.example:8765", "box.local:9", "127.0.0.1"):
+            assert status(port, Host=host) == 200, host
+        for host in ("other.example", "box.local:8"):
+            assert status(port, Host=host) == 421, host
+        for origin in ("https://app.example", "http://box.local"):
+            assert status(port, Origin=origin) == 200, origin
+        for origin in ("http://app.example", "https://app.example.evil", "http://box.local:81"):
+            assert status(port, Origin=origin) == 403, origin
+
+
+def test_what_is_open_to_others_answers_by_the_names_that_were_given_alone(home):
+    with served(home, "--host", "0.0.0.0", "--allow-host", "box.example") as (_, port):
+        assert status(port, Host="box.example") == 200
+        assert status(port, Host=f"127.0.0.1:{port}") == 421
+
+
+def test_profiles_are_served_as_they_are_named(home):
+    for name in ("home", "work"):
+        path = home / "profiles" / name
+        path.mkdir(parents=True)
+        with SessionDB(path / "state.db") as db:
+            db.append_message(f"of_{name}", "user", "hello", create={"source": "cli"})
+    with raw(home, "--profile", "work", "--profile", "home") as process:
+        process.begin()
+        for given, found in (({}, "of_work"), ({"profile": "home"}, "of_home")):
+            answer = process.ask("tools/call", name="sessions_list", arguments=given)["result"]
+            (row,) = answer["structuredContent"]["sessions"]
+            assert row["id"] == found
+        given = {"name": "sessions_list", "arguments": {"profile": "default"}}
+        answer = process.ask("tools/call", **given)["result"]
+        assert answer["content"][0]["text"] == "no profile 'default' here; there are work, home."

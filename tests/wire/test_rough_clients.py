@@ -1,0 +1,176 @@
+"""Clients that cancel, read late, say nonsense or all ask at once keep nobody from an answer."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from session_core import SessionDB
+from tests.wire.conftest import TOKEN, command, environment, raw, served
+
+MANY = 100
+HEADERS = {
+    "Authorization": f"Bearer {TOKEN}",
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+}
+INFO = {"name": "raw", "version": "1"}
+BEGIN = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+
+
+@pytest.fixture(scope="module", name="port")
+def _port(served_home):
+    with served(served_home) as (_, port):
+        yield port
+
+
+def call(number, name, **given):
+    params = {"name": name, "arguments": given}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def post(port, body, **headers):
+    """Send a body, and leave its answer to be read."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("POST", "/mcp", body, HEADERS | more)
+    return connection
+
+
+def read(connection):
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def begin(port):
+    """Shake hands as an older client does; return what its requests say of their session."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": BEGIN}
+    answer, _ = read(post(port, json.dumps(message)))
+    return {"Mcp_Session_Id": answer.headers["Mcp-Session-Id"]}
+
+
+def test_a_wait_that_is_cancelled_hears_nothing_of_what_the_next_one_hears(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    with SessionDB(home / "state.db") as db, raw(home) as process:
+        db.create_session("s1", "cli")
+        process.begin()
+        start = process.ask("tools/call", name="events_wait", arguments={"timeout_s": 0})
+        given = {"timeout_s": 50, "cursor": start["result"]["structuredContent"]["cursor"]}
+        process.send(call(98, "events_wait", **given))
+        cancel = {"requestId": 98, "reason": "enough"}
+        process.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel})
+        process.send(call(99, "events_wait", **given))
+        process.ask("tools/call", name="sessions_list", arguments={})  # both are waiting by now
+        db.append_message("s1", "user", "news")
+        answers = [process.line()]
+        while answers[-1].get("id") != 99:
+            answers.append(process.line())
+        process.send(call(100, "sessions_list"))
+        while answers[-1].get("id") != 100:
+            answers.append(process.line())
+        told = [each["id"] for each in answers if "result" in each]
+        assert told == [99, 100]
+
+
+@pytest.mark.parametrize("asked", [[], [call(2, "events_wait", timeout_s=50)]])
+def test_ctrl_c_ends_it_whether_or_not_somebody_waits(served_home, asked):
+    with raw(served_home) as process:
+        process.begin()
+        process.ask("tools/call", name="sessions_list", arguments={})
+        for each in asked:
+            process.send(each)
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.wait(30) == 130
+        assert process.process.stderr.read() == ""
+
+
+def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
+    process = subprocess.Popen(
+        command(served_home),
+        env=environment(served_home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": BEGIN}
+        asked = [first, {"jsonrpc": "2.0", "method": "notifications/initialized"}]
+        asked += [call(number, "sessions_search", query="the") for number in range(1, MANY)]
+        process.stdin.write("".join(json.dumps(each) + "\n" for each in asked))
+        process.stdin.flush()
+        lines = [json.loads(process.stdout.readline()) for _ in range(MANY)]
+        assert sorted(line["id"] for line in lines) == list(range(MANY))
+        assert sum(len(json.dumps(line)) for line in lines) > 200_000  # more than a pipe holds
+        process.stdin.close()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_who_reads_late_over_http_keeps_nobody_waiting(port):
+    session = begin(port)
+    late = [
+        post(port, json.dumps(call(number, "sessions_search", query="the")), **session)
+        for number in range(2, 22)
+    ]
+    others = begin(port)
+    _, body = read(post(port, json.dumps(call(2, "sessions_list")), **others))
+    assert b'"sessions"' in body
+    assert all(b'"hits"' in read(each)[1] for each in late)
+
+
+@pytest.mark.parametrize(
+    "body", [b"garbage", b"[]", b"{}", b'{"jsonrpc":"2.0"}', b"\x00", b"[" * 5000, b'"x"', b""]
+)
+def test_garbage_over_http_is_refused_and_harms_nothing(port, body):
+    session = begin(port)
+    answer, said = read(post(port, body, **session))
+    assert 400 <= answer.status < 500, said
+    _, said = read(post(port, json.dumps(call(2, "sessions_list")), **session))
+    assert b'"sessions"' in said
+
+
+def test_a_request_over_http_before_the_handshake_is_refused(port):
+    answer, said = read(post(port, json.dumps(call(2, "sessions_list"))))
+    assert answer.status == 400, said
+    assert b'"sessions"' not in said
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("way", ["streamable", "sse"])
+async def test_a_hundred_calls_at_once_are_all_answered_over_http(port, mode, way):
+    given = {"Authorization": f"Bearer {TOKEN}"}
+    answers = []
+    async with httpx2.AsyncClient(headers=given, timeout=60) as http_client:
+        if way == "sse":
+            transport = sse_client(f"http://127.0.0.1:{port}/sse", headers=given)
+        else:
+            address = f"http://127.0.0.1:{port}/mcp"
+            transport = streamable_http_client(address, http_client=http_client)
+        async with Client(transport, mode=mode, cache=None) as client:
+
+            async def ask(number):
+                answers.append(
+                    await client.call_tool("sessions_search", {"query": f"deploy {number}"})
+                )
+
+            with anyio.fail_after(120):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(MANY):
+                        tasks.start_soon(ask, number)
+    assert [answer.is_error for answer in answers] == [False] * MANY
