@@ -29,6 +29,8 @@ from mcp.types import (
     UnsubscribeRequestParams,
 )
 
+from mcp_serve.sdk import private
+
 _MOST_ADDRESSES = 1_000
 """So many addresses a connection may follow."""
 
@@ -99,9 +101,16 @@ class Subscriptions:
         self._noted(context)
 
     def _noted(self, context: ServerRequestContext[Any, Any]) -> _Older:
-        older = self._older.setdefault(_connection(context), _Older(context.session))
+        connection = _connection(context)
+        older = self._older.get(connection)
+        if older is None:
+            older = self._older[connection] = _Older(context.session)
+            private.when_gone(context.session, lambda: self._forget(connection))
         older.session = context.session
         return older
+
+    def _forget(self, connection: int) -> None:
+        self._older.pop(connection, None)
 
     async def subscribe(
         self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams
@@ -135,7 +144,7 @@ class Subscriptions:
             await self.bus.publish(ResourcesListChanged())
             changed[_LISTS] = None
         async with anyio.create_task_group() as tasks:
-            for connection, older in self._older.items():
+            for connection, older in list(self._older.items()):
                 followed = older.addresses | {_LISTS}
                 older.untold |= {each: None for each in changed if each in followed}
                 if older.untold:
@@ -146,7 +155,7 @@ class Subscriptions:
             with anyio.move_on_after(_PATIENCE_S):
                 await older.tell()
         except Exception:  # noqa: BLE001 -- whatever a closed connection raises
-            self._older.pop(connection, None)
+            self._forget(connection)
 
 
 def _connection(context: ServerRequestContext[Any, Any]) -> int:

@@ -5,7 +5,7 @@ The low-level server has public hooks for these, and no resolvers; `MCPServer` h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.lowlevel.server import NotificationOptions
@@ -13,6 +13,7 @@ from mcp.server.lowlevel.server import NotificationOptions
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.tools import Tool
+    from mcp.server.session import ServerSession
 
 
 def add_tools(server: MCPServer[Any], tools: Iterable[Tool]) -> None:
@@ -51,3 +52,8 @@ def advertise_changes(server: MCPServer[Any]) -> None:
         return plain(notifications or every, *given, **more)
 
     vars(low)["create_initialization_options"] = options
+
+
+def when_gone(session: ServerSession, call: Callable[[], None]) -> None:
+    """Call something when the connection of a session has ended."""
+    session._connection.exit_stack.callback(call)

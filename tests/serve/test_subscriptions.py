@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from types import SimpleNamespace
 
 import anyio
@@ -14,6 +15,7 @@ from mcp.types import (
 )
 
 from mcp_serve import server, subscriptions
+from mcp_serve.sdk import factory
 from mcp_serve.served import Options, Served
 from session_core import Ledger, StateFolder
 from tests.homes import add_session, connect, fill, hermes_database
@@ -72,6 +74,7 @@ class Line:
 
     def __init__(self):
         self.client_params = object()
+        self._connection = SimpleNamespace(exit_stack=AsyncExitStack())
         self.read = anyio.Event()
         self.told = []
 
@@ -105,6 +108,21 @@ async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
     asleep.read.set()
     await wanting.tell([], list_changed=False)
     assert asleep.told == ["a://1", "lists"]
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_who_is_gone_is_forgotten(mode, served, monkeypatch):
+    wanting = subscriptions.Subscriptions()
+    monkeypatch.setattr(factory, "Subscriptions", lambda: wanting)
+    created = server.create(served)
+    for _ in range(3):
+        async with Client(created, mode=mode, cache=None) as client:
+            await client.list_tools()
+            if mode == "legacy":
+                await client.subscribe_resource("session://s1")
+            assert wanting.wanted == (mode == "legacy")
+        assert not wanting.wanted
 
 
 async def test_who_follows_too_much_is_told_so(monkeypatch):
