@@ -7,7 +7,8 @@ a secret only beside its name is one here too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mcp_serve.quoting import textual
@@ -15,21 +16,44 @@ from mcp_serve.redaction import spans
 from session_core import MessageRow, plain_text
 
 _DEPTH = 50
+_AROUND = re.compile(r"[\s\"'\\=:,]+")
+_WORD = re.compile(r"[^\s\"'\\=:,]{6,}")
 _LEAST = 6
 """Shorter values are of no secret that is known."""
 
 
 def text_of(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
     """Return what a message says, as a search has it, and from where to where secrets are."""
-    shaped = _secrets_of_calls(row)
-    shown, found = "", []
+    whole, ends = _told(_secrets_of_calls(row))
+    lines: list[str] = []
+    found: list[tuple[int, int]] = []
+    length = 0
     for piece in _pieces(row):
         line = " ".join(piece.split())
-        start = len(shown) + 1 if shown else 0
-        shown = f"{shown} {line}" if shown else line
-        if any(_inner(piece) in secret for secret in shaped if len(line) >= _LEAST):
-            found.append((start, len(shown)))
+        start = length + 1 if lines else 0
+        lines.append(line)
+        length = start + len(line)
+        if len(line) >= _LEAST and _inner(piece) in whole:
+            found.append((start, length))
+        elif ends:
+            words = _WORD.finditer(line)
+            found += [(start + it.start(), start + it.end()) for it in words if it[0] in ends]
+    shown = " ".join(lines)
     return shown, sorted([*found, *spans(shown)])
+
+
+def _told(secrets: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Return what may be the value in secrets that have a name beside it, as JSON has it.
+
+    It is all of an argument, or the word behind the name, where it ends the secret.
+    """
+    whole: set[str] = set()
+    ends: set[str] = set()
+    for secret in secrets:
+        parts = [part for part in _AROUND.split(secret) if len(part) >= _LEAST]
+        whole.update((secret, *parts, *secret.split('"')))
+        ends.update(parts[-1:])
+    return whole, ends
 
 
 def secrets(row: MessageRow) -> set[str]:

@@ -12,6 +12,7 @@ from mcp import MCPError
 
 from mcp_serve import redaction
 from mcp_serve.redaction import redact, redact_cut
+from mcp_serve.whole import text_of
 from tests.security.formats import FORMATS, NEEDLES
 from tests.serve.planted import HARMLESS, PLANTED, secret_of
 
@@ -323,3 +324,31 @@ def test_a_value_with_a_dollar_in_it_is_a_secret_too(text):
 @pytest.mark.parametrize("text", ["api_key=$SECRET_FROM_ENV1", "PASSWORD=${DB_PASS_1}"])
 def test_the_name_of_a_variable_is_none(text):
     assert redact(text) == text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("value", ["{}", "{} and more"])
+@pytest.mark.parametrize(
+    "arguments", ['{{"password": "{}"}}', '{{"a": [{{"db_password": "{}"}}]}}']
+)
+async def test_a_value_beside_its_name_in_a_call_is_in_no_snippet(db, call, value, arguments):
+    secret = "hunter2-hunter2"
+    function = {"name": "login", "arguments": arguments.format(value.format(secret))}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    db.append_message("s1", "assistant", "needle", tool_calls=calls, create={"source": "cli"})
+    for detail in ("concise", "detailed"):
+        for query in ("needle", "hunter2"):
+            found = await call("sessions_search", query=query, detail=detail)
+            assert secret not in json.dumps(found)
+        read = await call("sessions_read", session="s1", detail=detail)
+        assert secret not in json.dumps(read)
+
+
+def test_a_call_with_many_values_and_secrets_is_read_at_once():
+    """What looked for each value in each secret would take minutes, and the test its timeout."""
+    many = [{"password": f"hunter2-{number:06}"} for number in range(20_000)]
+    function = {"name": "put", "arguments": json.dumps([many, list(range(300_000))])}
+    row = {"content": "", "tool_calls": [{"function": function}]}
+    shown, secrets = text_of(row)
+    assert len(secrets) == len(many)
+    assert all(shown[start:stop].startswith("hunter2-") for start, stop in secrets)
