@@ -33,13 +33,15 @@ class Caller:
         if plan is None or answer == "agreed":
             return await self.change(spec, given, work)
         home = self._served.home(await self._profile_of(given))
-        return answers.both(await in_thread(plans.not_applied, home, plan, answer))
+        found = await in_thread(plans.not_applied, home, plan, answer)
+        return answers.both(_with_profile(spec, found, home.profile))
 
     async def change(self, spec: Spec, given: Mapping[str, Any], work: Work) -> CallToolResult:
         """Call a tool that changes something or takes long, and return its result."""
         whose = {**given, "profile": await self._profile_of(given)}
         run = partial(self._opened(spec, whose), work)
-        return answers.both(await work.run(run))
+        profile = self._served.home(whose["profile"]).profile
+        return answers.both(_with_profile(spec, await work.run(run), profile))
 
     async def call(self, spec: Spec, given: Mapping[str, Any]) -> CallToolResult:
         """Call a tool with validated arguments and return its result."""
@@ -67,6 +69,12 @@ class Caller:
         """Return what is called, with its home and its arguments."""
         arguments, asked = opened(spec, given, self._served)
         return partial(spec.run, self._served.home(arguments.profile), arguments, asked)
+
+
+def _with_profile(spec: Spec, found: dict[str, Any], profile: str | None) -> dict[str, Any]:
+    """Return an answer with the profile that it is of, where it has a place for that."""
+    fields = getattr(spec.answers, "__annotations__", {})
+    return found | answers.said(profile=profile if "profile" in fields else None)
 
 
 def opened(spec: Spec, given: Mapping[str, Any], served: Served) -> tuple[Any, Asked]:

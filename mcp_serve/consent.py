@@ -13,7 +13,7 @@ from mcp.server.mcpserver import Context, Elicit
 from mcp.types import ClientCapabilities
 from pydantic import BaseModel, Field
 
-from mcp_serve import plans, rows
+from mcp_serve import budget, plans, rows
 from mcp_serve.homes import Home
 from mcp_serve.served import Served
 from mcp_serve.threads import in_thread
@@ -81,10 +81,15 @@ def _question(
 
 
 def _words(home: Home, kind: str, found: Preview) -> str:
-    examples = [
-        f"- {rows.one_line(home, each.title) or each.id}: {rows.one_line(home, each.why)}"
-        for each in found.items[:_EXAMPLES]
-    ]
+    examples = [f"- {_named(home, each)}" for each in found.items[:_EXAMPLES]]
     more = [f"- and {found.count - _EXAMPLES:,} more"] if found.count > _EXAMPLES else []
     warned = [f"Note: {warning}" for warning in plans.warned(home, found.warnings)]
-    return "\n".join([f"{kind.capitalize()}: {found.count:,}?", *examples, *more, *warned])
+    where = f" in {home.profile}" if home.profile else ""
+    return "\n".join([f"{kind.capitalize()}{where}: {found.count:,}?", *examples, *more, *warned])
+
+
+def _named(home: Home, each: Any) -> str:
+    """Say what one thing is; a title is somebody's words, in quotation marks of its own."""
+    title = rows.one_line(home, each.title)
+    name = budget.render(title) if title else rows.name(each.id)
+    return f"{name}: {rows.one_line(home, each.why)}"

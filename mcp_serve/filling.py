@@ -149,16 +149,14 @@ def _fill_around(
             break
         first, last = (at, last) if turn_back else (first, at)
         turn_back = not turn_back
-    if filling.cut_inside is not None:
-        edge = filling.messages[0]["id"]
-        return Place(place.session, "on", edge, filling.cut_inside), None
     if not messages:
         return None, None
     older, newer = first > 0 or window.more_before, last + 1 < len(messages) or window.more_after
-    return (
-        Place(place.session, "on", messages[last]["id"]) if newer else None,
-        Place(place.session, "back", messages[first]["id"]) if older else None,
-    )
+    back = Place(place.session, "back", messages[first]["id"]) if older else None
+    if filling.cut_inside is not None:
+        edge = filling.messages[0]["id"]
+        return Place(place.session, "on", edge, filling.cut_inside), back
+    return Place(place.session, "on", messages[last]["id"]) if newer else None, back
 
 
 def _check_centre(home: Home, session_id: str, message_id: int | None) -> None:

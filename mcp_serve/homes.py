@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcp_serve import redaction
 from mcp_serve.feed import Feed
@@ -16,10 +15,29 @@ from session_core import Corrupt, InvalidInput, Ledger, SessionDB, SessionStore,
 if TYPE_CHECKING:
     from session_core import Compressor, Maintenance
 
+T = TypeVar("T")
+
 DATABASE = "state.db"
 
 CLIENT = "mcp-sessions"
 """How the log names this server."""
+
+
+class _once(Generic[T]):  # noqa: N801 -- it stands for a keyword
+    """What is made when it is first asked for, and once, whichever threads ask for it."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    def __get__(self, instance: Home, owner: type[Home]) -> T:
+        """Return it; from then on it stands in the instance and this is not asked any more."""
+        with instance.lock:
+            made = vars(instance)
+            if self._name not in made:
+                made[self._name] = self._make(instance)
+            found: T = made[self._name]
+            return found
 
 
 class Home:
@@ -43,8 +61,7 @@ class Home:
         self.redact = redaction.redact if redact else redaction.keep
         self.redact_cut = redaction.redact_cut if redact else redaction.keep
         self.now = clock
-        self._lock = threading.RLock()
-        self._store: SessionStore | None = None
+        self.lock = threading.RLock()
         self._file = _file(path / DATABASE)
 
     def is_replaced(self) -> bool:
@@ -54,7 +71,7 @@ class Home:
             self._file = seen
         return seen not in (None, self._file)
 
-    @cached_property
+    @_once
     def db(self) -> SessionDB:
         """Its database; nothing is opened or made before the first look.
 
@@ -66,20 +83,17 @@ class Home:
         except InvalidInput as error:
             raise Corrupt(f"no database can be served here: {error}") from error
 
-    @property
+    @_once
     def store(self) -> SessionStore:
         """Its session store, as its configuration says."""
-        with self._lock:
-            if self._store is None:
-                self._store = SessionStore.open(self.path, self.db)
-            return self._store
+        return SessionStore.open(self.path, self.db)
 
-    @cached_property
+    @_once
     def folder(self) -> StateFolder:
         """Where what is kept about it is."""
         return StateFolder(self.db.path)
 
-    @cached_property
+    @_once
     def ledger(self) -> Ledger:
         """Its plans, trash and audit log."""
         return Ledger(self.folder, trash_dir=self._trash)
@@ -89,12 +103,12 @@ class Home:
         has_column = "pinned" in self.db.row_images("sessions", {"id": ""}).columns
         return () if has_column else self.ledger.pins.all()
 
-    @cached_property
+    @_once
     def feed(self) -> Feed:
         """What happens in it."""
         return Feed(self)
 
-    @cached_property
+    @_once
     def maintenance(self) -> Maintenance:
         """What finds and plans."""
         return self.maintenance_for(CLIENT)
@@ -116,13 +130,9 @@ class Home:
     def close(self) -> None:
         """Close what was opened."""
         opened = vars(self)
-        for name in ("maintenance", "ledger"):
+        for name in ("maintenance", "ledger", "store", "db"):
             if name in opened:
                 opened[name].close()
-        if self._store is not None:
-            self._store.close()
-        if "db" in opened:
-            self.db.close()
 
 
 def _file(path: Path) -> tuple[int, int] | None:

@@ -233,6 +233,7 @@ class Plan(TypedDict):
     skipped: NotRequired[list[Skipped]]
     remaining: NotRequired[int]
     batch: NotRequired[str | None]
+    profile: NotRequired[str]
 
 
 class Pruned(Plan):
@@ -255,6 +256,7 @@ class Batch(TypedDict):
     tool: str
     count: int
     expires_at: str | None
+    profile: NotRequired[str]
 
 
 class Restored(TypedDict):
@@ -276,6 +278,7 @@ class Restored(TypedDict):
     skipped: NotRequired[list[Skipped]]
     remaining: NotRequired[int]
     batch: NotRequired[str | None]
+    profile: NotRequired[str]
 
 
 class Brief(TypedDict):

@@ -36,6 +36,7 @@ def _slim(schema: Any, known: Mapping[str, Any], *, given: bool) -> Any:
         if not (name == "title" and isinstance(part, str))
         if given or not (name == "description" and isinstance(part, str))
         if not (given and _is_checked_here(name, part))
+        if given or not (name == "type" and "enum" in schema)
     }
     arms = kept.get("anyOf", ())
     others = [arm for arm in arms if arm != _NULL]

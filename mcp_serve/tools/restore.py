@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mcp_serve import arguments as given_as
 from mcp_serve import budget, plans, rows, shapes
+from mcp_serve.answers import said
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
@@ -71,6 +72,7 @@ def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
             "tool": rows.one_line(home, each.what) or "",
             "count": each.count,
             "expires_at": iso(each.expires_at),
+            **said(profile=home.profile),
         }
         for each in page.items
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import datetime, timezone
 from functools import lru_cache
 
@@ -9,6 +11,7 @@ from session_core.models import Stock
 from session_core.routing.entries import SessionEntry
 
 _DAY_S = 86_400.0
+_PLAIN = re.compile(r"[\w.:-]{1,40}")
 
 
 def day(at: float) -> str:
@@ -46,5 +49,7 @@ def end_of(stock: Stock) -> str:
     """Return when and how a session ended, or that it did not."""
     if stock.ended_at is None:
         return "never ended"
-    reason = f" ({stock.end_reason})" if stock.end_reason else ""
-    return f"ended {day(stock.ended_at)}{reason}"
+    reason = stock.end_reason or ""
+    # A column that others write: what is no plain word is quoted.
+    said = reason if _PLAIN.fullmatch(reason) else json.dumps(reason, ensure_ascii=False)
+    return f"ended {day(stock.ended_at)}" + (f" ({said})" if reason else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from mcp import Client
@@ -98,6 +99,10 @@ async def test_a_question_to_the_human_has_its_own_lines_alone(said):
         first, *lines = asked.split("\n")
         assert first.endswith("?")
         assert [line for line in lines if not line.startswith(("- ", "Note: "))] == []
+        titles = [line for line in lines if line.startswith('- "')]
+        assert all(re.match(r'- "(?:[^"\\]|\\.)*": ', line) for line in titles)
+        unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', "", asked)
+        assert [text for text in INJECTIONS.values() if text[:40] in unquoted] == [], unquoted
         assert not HIDDEN - {"\n"} & set(asked)
 
 

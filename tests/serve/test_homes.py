@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from mcp import Client
 
 from mcp_serve import server
+from mcp_serve.homes import Home
 from mcp_serve.served import Options, Served
 from tests.homes import fill, hermes_database
 
@@ -77,3 +80,17 @@ async def test_nothing_is_made_by_looking(home_path):
     before = sorted(path.name for path in home_path.iterdir())
     await ask(home_path, *READING)
     assert sorted(path.name for path in home_path.iterdir()) == before
+
+
+async def test_many_threads_that_ask_first_get_one_database_and_one_feed(home_path):
+    for _ in range(20):
+        home, gate = Home(home_path), threading.Barrier(8)
+
+        def ask(home=home, gate=gate):
+            gate.wait()
+            return home.feed, home.db
+
+        with ThreadPoolExecutor(8) as threads:
+            found = [each.result() for each in [threads.submit(ask) for _ in range(8)]]
+        home.close()
+        assert len(set(map(id, (part for pair in found for part in pair)))) == 2

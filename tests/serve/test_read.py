@@ -42,6 +42,16 @@ async def test_a_message_says_exactly_what_the_surface_says(ids, db, call):
     assert page["session"]["id"] == "s1"
 
 
+async def test_a_message_that_is_cut_leads_back_to_those_before_it(db, call):
+    older = [
+        db.append_message("s1", "user", f"older {n}", create={"source": "cli"}) for n in (1, 2)
+    ]
+    long = db.append_message("s1", "assistant", "long " * 8_000)
+    page = await call("sessions_read", session="s1", around=long)
+    assert shown(page) == [long]
+    assert shown(await call("sessions_read", cursor=page["prev_cursor"])) == older
+
+
 async def test_before_and_after_are_exclusive_and_around_is_centred(ids, call):
     assert shown(await call("sessions_read", session="s1", before=ids[3])) == ids[:3]
     after = await call("sessions_read", session="s1", after=ids[3], limit=2)

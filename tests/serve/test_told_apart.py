@@ -76,8 +76,10 @@ async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
     planned = await call("sessions_prune", profile=profile)
     done = await call("sessions_prune", plan=planned["plan"])
     assert (done["outcome"], done["removed"]) == ("applied", 2)
+    (listed,) = (await call("sessions_restore", profile=profile))["batches"]
     back = await call("sessions_restore", batch=done["batch"])
     assert (back["outcome"], back["restored"]) == ("applied", 2)
+    assert {each["profile"] for each in (planned, done, listed, back)} == {profile}
     with SessionDB(homes[profile] / "state.db", read_only=True) as db:
         assert db.get_session(f"old_{profile}")["end_reason"] == "user_exit"
 
@@ -104,6 +106,7 @@ async def test_the_human_is_asked_about_the_plan_of_its_profile(home_path, mode)
         plan = (await client.call_tool("sessions_prune", given)).structured_content["plan"]
         answer = await client.call_tool("sessions_prune", {"plan": plan})
         assert answer.structured_content["outcome"] == "declined"
-        assert human.asked[0].startswith("Prune sessions: 2?\n- old_work: ")
+        assert human.asked[0].startswith("Prune sessions in work: 2?\n- old_work: ")
+        assert answer.structured_content["profile"] == "work"
         assert served.home("work").ledger.plan(plan).state == "closed"
     served.close()
