@@ -175,7 +175,7 @@ REQUIREMENTS = {
     ),
     "faces:redacted-paths": of(
         "design 10",
-        "No planted key is on any path without `--no-redact`, and a query that is one finds nothing.",
+        "No planted key is on any path unless all is asked for; a query that is one finds nothing.",
         "serve/test_redaction",
         "no_planted_key_is_on_any_path",
         "a_query_that_is_a_secret_finds_nothing",
