@@ -24,7 +24,7 @@ REQUIREMENTS = {
         _CHANGES,
         "a_plan_takes_nothing_beside_it",
         "a_plan_goes_to_the_tool_that_made_it",
-        "an_unknown_plan_is_an_error",
+        "an_unknown_handle_says_what_to_do_or_which_one_is_near_once",
         "nothing_to_do_is_said_without_a_plan",
         "a_session_that_is_too_short_to_compress_is_nothing_to_do",
         "what_is_of_no_session_takes_no_filter",
