@@ -87,4 +87,6 @@ def _words(home: Home, kind: str, found: Preview) -> str:
     ]
     more = [f"- and {found.count - _EXAMPLES:,} more"] if found.count > _EXAMPLES else []
     warned = [f"Note: {warning}" for warning in plans.warned(home, found.warnings)]
-    return "\n".join([f"{kind.capitalize()}: {found.count:,}?", *examples, *more, *warned])
+    whose = f" in profile {rows.one_line(home, home.profile)}" if home.profile else ""
+    asked = f"{kind.capitalize()}{whose}: {found.count:,}?"
+    return "\n".join([asked, *examples, *more, *warned])

@@ -115,6 +115,7 @@ REQUIREMENTS = {
         "serve/test_working",
         "a_client_hears_how_far_a_plan_is",
         "who_asks_for_no_progress_gets_none",
+        "a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_on",
         "a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on",
         "a_compression_that_is_cancelled_before_its_commit_changes_nothing",
         "a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled",

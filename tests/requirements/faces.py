@@ -29,6 +29,7 @@ REQUIREMENTS = {
         "what_is_not_there_is_not_found",
         "a_foreign_cursor_is_an_error_of_the_protocol",
         "a_malformed_cursor_in_an_address_is_an_error_of_the_protocol",
+        "a_cursor_in_an_address_is_that_of_its_session",
         "a_wrong_prompt_is_an_error_of_the_protocol",
     ),
     "faces:prompts": of(

@@ -122,7 +122,7 @@ REQUIREMENTS = {
         "another_name_is_refused",
         "a_foreign_page_is_refused",
         "a_name_of_this_machine_is_known",
-        "a_body_that_is_too_large_is_refused",
+        "a_body_that_is_too_large_is_refused_whether_or_not_it_says_so",
     ),
     "wire:open": of(
         "surface 4; design 11",

@@ -104,6 +104,6 @@ async def test_the_human_is_asked_about_the_plan_of_its_profile(home_path, mode)
         plan = (await client.call_tool("sessions_prune", given)).structured_content["plan"]
         answer = await client.call_tool("sessions_prune", {"plan": plan})
         assert answer.structured_content["outcome"] == "declined"
-        assert human.asked[0].startswith("Prune sessions: 2?\n- old_work: ")
+        assert human.asked[0].startswith("Prune sessions in profile work: 2?\n- old_work: ")
         assert served.home("work").ledger.plan(plan).state == "closed"
     served.close()
