@@ -126,6 +126,7 @@ REQUIREMENTS = {
         "a_cursor_goes_on_in_its_profile",
         "a_plan_and_a_batch_are_passed_alone",
         "a_plan_and_a_batch_are_refused_beside_another_profile",
+        "a_profile_with_damage_keeps_no_plan_of_another_from_being_found",
         "a_handle_that_no_profile_knows_is_an_error",
         "the_human_is_asked_about_the_plan_of_its_profile",
     ),

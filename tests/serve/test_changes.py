@@ -152,6 +152,7 @@ async def test_a_read_only_server_has_none_of_them(client):
         "routes_list",
         "events_wait",
     ]
+    assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["catch_up"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

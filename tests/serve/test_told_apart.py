@@ -82,6 +82,14 @@ async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
         assert db.get_session(f"old_{profile}")["end_reason"] == "user_exit"
 
 
+async def test_a_profile_with_damage_keeps_no_plan_of_another_from_being_found(call, homes):
+    for file in homes["work"].glob("state.db*"):
+        file.unlink()
+    (homes["work"] / "state.db").mkdir()
+    planned = await call("sessions_prune", profile="default")
+    assert (await call("sessions_prune", plan=planned["plan"]))["removed"] == 2
+
+
 async def test_a_plan_and_a_batch_are_refused_beside_another_profile(call, refused):
     planned = await call("sessions_prune", profile="default")
     given = {"plan": planned["plan"], "profile": "work"}
