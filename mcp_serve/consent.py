@@ -84,8 +84,9 @@ def _words(home: Home, kind: str, found: Preview) -> str:
     examples = [f"- {_named(home, each)}" for each in found.items[:_EXAMPLES]]
     more = [f"- and {found.count - _EXAMPLES:,} more"] if found.count > _EXAMPLES else []
     warned = [f"Note: {warning}" for warning in plans.warned(home, found.warnings)]
-    where = f" in {home.profile}" if home.profile else ""
-    return "\n".join([f"{kind.capitalize()}{where}: {found.count:,}?", *examples, *more, *warned])
+    whose = f" in profile {rows.one_line(home, home.profile)}" if home.profile else ""
+    asked = f"{kind.capitalize()}{whose}: {found.count:,}?"
+    return "\n".join([asked, *examples, *more, *warned])
 
 
 def _named(home: Home, each: Any) -> str:

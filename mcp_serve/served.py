@@ -88,8 +88,8 @@ class Served:
         return next((name for name in self._paths if self._has(name, plan, batch)), None)
 
     def _has(self, name: str, plan: str | None, batch: str | None) -> bool:
-        ledger = self.home(name).ledger
         try:
+            ledger = self.home(name).ledger
             if plan is not None:
                 ledger.plan(plan)
             elif batch is not None:

@@ -68,7 +68,7 @@ def explain(error: BaseException, valid: Sequence[str] = ()) -> str | None:
 def _said(error: BaseException, valid: Sequence[str]) -> str | None:
     if isinstance(error, ValidationError):
         return _invalid(error, valid)
-    if isinstance(error, NotFound) and error.nearest:
+    if isinstance(error, NotFound) and error.nearest and "did you mean" not in str(error):
         near = ", ".join(error.nearest[:5])
         return f"{_cut(str(error))}. Nearest: {near}."
     if isinstance(error, SessionError):

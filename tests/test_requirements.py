@@ -12,7 +12,7 @@ import pytest
 from tests.requirements import PARTS, REQUIREMENTS, Requirement
 
 TESTS = Path(__file__).parent
-PROOFS = ("contract", "interop", "faults")
+PROOFS = ("contract", "interop", "faults", "serve", "wire", "security", "tasks")
 """The folders in which each file proves something that is promised."""
 
 

@@ -131,9 +131,12 @@ def encode(value: Any) -> str:
         raise InvalidInput(f"a ledger keeps JSON values only: {error}") from error
 
 
+_INSTEAD = {"plan": "plan anew", "batch": "list what can be undone"}
+
+
 def missing(handle: Handle, what: str, name: str, known: str) -> NotFound:
     """Return the error for a name that is not there, with those that are near."""
     names: Sequence[str] = [str(found) for (found,) in handle.values(known)]
     near = difflib.get_close_matches(str(name), names, n=5)
-    hint = f"; did you mean {', '.join(near)}" if near else ""
-    return NotFound(f"there is no {what} {name!r}{hint}", nearest=near)
+    hint = f"did you mean {', '.join(near)}" if near else _INSTEAD.get(what)
+    return NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""), nearest=near)

@@ -8,9 +8,11 @@ file a subject, none over some 400 lines.
 from __future__ import annotations
 
 from tests.requirements import (
+    changing,
     compression,
     conversations,
     database,
+    faces,
     ledger,
     lifecycle,
     maintenance,
@@ -18,9 +20,11 @@ from tests.requirements import (
     reports,
     routing,
     security,
+    serving,
     tables,
     terminal,
     verbs,
+    wire,
 )
 from tests.requirements.entry import Requirement
 
@@ -40,6 +44,10 @@ PARTS: tuple[dict[str, Requirement], ...] = tuple(
         maintenance,
         reports,
         security,
+        serving,
+        faces,
+        changing,
+        wire,
         terminal,
         verbs,
     )

@@ -23,6 +23,8 @@ WRONG = [
     ("sessions_edit", "session", "", "session has at least 1 character."),
     ("sessions_edit", "title", "x", "session is required."),
     ("sessions_read", "limit", 5, "session is required."),
+    ("sessions_read", "around", "7", "around is a whole number."),
+    ("sessions_read", "max_chars", 999, "max_chars is at least 1000."),
     ("sessions_restore", "limit", 101, "limit is at most 100."),
 ]
 

@@ -81,8 +81,13 @@ async def test_a_plan_goes_to_the_tool_that_made_it(call, refused):
     assert "is one to prune sessions; pass it to sessions_prune" in text
 
 
-async def test_an_unknown_plan_is_an_error(refused):
-    assert "there is no plan 'p_nope'" in await refused("sessions_prune", plan="p_nope")
+async def test_an_unknown_handle_says_what_to_do_or_which_one_is_near_once(call, refused):
+    assert await refused("sessions_prune", plan="p_nope") == "there is no plan 'p_nope'; plan anew."
+    said = await refused("sessions_restore", batch="b_nope")
+    assert said == "there is no batch 'b_nope'; list what can be undone."
+    plan = (await call("sessions_prune"))["plan"]
+    said = await refused("sessions_prune", plan=f"{plan}x")
+    assert said == f"there is no plan '{plan}x'; did you mean {plan}."
 
 
 async def test_finalizing_ends_what_is_named(call, refused, db):
@@ -147,6 +152,7 @@ async def test_a_read_only_server_has_none_of_them(client):
         "routes_list",
         "events_wait",
     ]
+    assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["catch_up"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -87,6 +87,16 @@ async def test_a_malformed_cursor_in_an_address_is_an_error_of_the_protocol(clie
     assert caught.value.error.code == -32602
 
 
+async def test_a_cursor_in_an_address_is_that_of_its_session(client, db):
+    for number in range(60):
+        db.append_message("s/07", "user", f"more {number}")
+    cursor = (await read(client, "session://s%2F07/messages"))["next_cursor"]
+    with pytest.raises(MCPError) as caught:
+        await client.read_resource(f"session://s%2F08/messages?cursor={cursor}")
+    assert caught.value.error.code == -32602
+    assert "session is not that of the cursor" in caught.value.error.message
+
+
 async def test_the_prompts_name_calls_and_quote_what_was_given(client):
     listed = (await client.list_prompts()).prompts
     assert [each.name for each in listed] == ["catch_up", "tidy_up", "compress_session"]

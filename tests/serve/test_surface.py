@@ -153,13 +153,27 @@ async def test_the_list_of_tools_is_small(tools):
     assert all(len(tool["description"]) < 2_000 for tool in listed)
 
 
+def parts_of(schema):
+    """Yield a schema and all that are within it."""
+    inner = schema.values() if isinstance(schema, dict) else schema
+    if isinstance(schema, dict):
+        yield schema
+    for each in inner:
+        if isinstance(each, (dict, list)):
+            yield from parts_of(each)
+
+
 async def test_no_schema_refers_elsewhere_or_says_nothing(tools):
-    for tool in tools.values():
+    for name, tool in tools.items():
         for schema in (tool.input_schema, tool.output_schema):
-            text = json.dumps(schema)
-            assert "$ref" not in text
             assert schema["type"] == "object"
             assert schema["properties"]
+            for part in parts_of(schema):
+                assert "$ref" not in part, name
+                if part.get("type") == "object":
+                    assert part.get("properties") or part.get("additionalProperties"), (name, part)
+                if part.get("type") == "array":
+                    assert part["items"], (name, part)
 
 
 JSON = st.recursive(

@@ -84,6 +84,14 @@ async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
         assert db.get_session(f"old_{profile}")["end_reason"] == "user_exit"
 
 
+async def test_a_profile_with_damage_keeps_no_plan_of_another_from_being_found(call, homes):
+    for file in homes["work"].glob("state.db*"):
+        file.unlink()
+    (homes["work"] / "state.db").mkdir()
+    planned = await call("sessions_prune", profile="default")
+    assert (await call("sessions_prune", plan=planned["plan"]))["removed"] == 2
+
+
 async def test_a_plan_and_a_batch_are_refused_beside_another_profile(call, refused):
     planned = await call("sessions_prune", profile="default")
     given = {"plan": planned["plan"], "profile": "work"}
@@ -106,7 +114,7 @@ async def test_the_human_is_asked_about_the_plan_of_its_profile(home_path, mode)
         plan = (await client.call_tool("sessions_prune", given)).structured_content["plan"]
         answer = await client.call_tool("sessions_prune", {"plan": plan})
         assert answer.structured_content["outcome"] == "declined"
-        assert human.asked[0].startswith("Prune sessions in work: 2?\n- old_work: ")
+        assert human.asked[0].startswith("Prune sessions in profile work: 2?\n- old_work: ")
         assert answer.structured_content["profile"] == "work"
         assert served.home("work").ledger.plan(plan).state == "closed"
     served.close()

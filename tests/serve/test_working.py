@@ -15,6 +15,7 @@ from mcp.types import Implementation
 from mcp_serve import server
 from mcp_serve.plans import WENT_ON
 from mcp_serve.served import Options, Served
+from session_core import Maintenance
 from session_core.maintenance import health, steps
 from session_core.state.sqlite import stepping
 
@@ -129,6 +130,34 @@ async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(
         back = await client.call_tool("sessions_restore", {"batch": done["batch"]})
         assert back.structured_content["outcome"] == "applied"
         assert WENT_ON not in back.structured_content["warnings"]
+        assert db.get_session("old0") is not None
+
+
+@MODES
+async def test_a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_on(
+    served, db, mode, monkeypatch
+):
+    """As if each of its twenty seconds were over behind one step."""
+    for does in (Maintenance.apply, Maintenance.restore):
+        assert does.__defaults__ == (20.0,)
+        monkeypatch.setattr(does, "__defaults__", (0.0,))
+    async with Client(server.create(served), mode=mode) as client:
+
+        async def to_the_end(tool, **given):
+            answers = []
+            while not answers or answers[-1]["outcome"] == "partial":
+                answers.append((await client.call_tool(tool, given)).structured_content)
+            left = [each["remaining"] for each in answers]
+            assert len(left) > 1
+            assert left == sorted(set(left), reverse=True)
+            assert (answers[-1]["outcome"], left[-1]) == ("applied", 0)
+            assert len({each["batch"] for each in answers}) == 1
+            return answers[-1]
+
+        planned = (await client.call_tool("sessions_prune", {"what": "all"})).structured_content
+        done = await to_the_end("sessions_prune", plan=planned["plan"])
+        assert db.get_session("old0") is None
+        await to_the_end("sessions_restore", batch=done["batch"])
         assert db.get_session("old0") is not None
 
 

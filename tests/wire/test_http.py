@@ -82,8 +82,10 @@ def test_a_name_of_this_machine_is_known(port, host):
     assert ask(port, "GET", "/health", Host=host)[0] == 200
 
 
-def test_a_body_that_is_too_large_is_refused(port):
+def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
     assert ask(port, "POST", "/mcp", "x" * 5_000_000)[0] == 413
+    pieces = (b"x" * 65_536 for _ in range(80))
+    assert ask(port, "POST", "/mcp", pieces)[0] == 413
 
 
 @pytest.mark.anyio
