@@ -101,7 +101,7 @@ class Guard:
             await self._app(scope, receive, send)
         elif (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
-        elif scope["path"] == HEALTH:
+        elif self._is_open(scope):
             await self._app(scope, receive, send)
         elif len(self._inside) >= _INSIDE:
             await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
@@ -144,22 +144,32 @@ class Guard:
             self._inside.discard(left)
 
     def _refusal(self, scope: Scope) -> App | None:
-        headers = [(name.decode("latin-1"), value) for name, value in scope["headers"]]
-        named = {
-            wanted: [value.decode("latin-1") for name, value in headers if name == wanted]
-            for wanted in ("host", "origin", "authorization")
-        }
+        named = {each: _headers(scope, each) for each in ("host", "origin", "authorization")}
         host = named["host"][0] if len(named["host"]) == 1 else ""
         if not self._door.knows(host):
             return PlainTextResponse("this server is not called so; see --allow-host\n", 421)
         if not all(self._door.lets_page(origin, host) for origin in named["origin"]):
             return PlainTextResponse("no page of this origin may call; see --allow-origin\n", 403)
-        if scope["path"] == HEALTH:
+        if self._is_open(scope):
             return None
         if not self._door.opens(next(iter(named["authorization"]), "")):
             challenge = {"WWW-Authenticate": 'Bearer realm="mcp-sessions"'}
             return PlainTextResponse("a bearer token is needed\n", 401, challenge)
         return None
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Whether a request wants no token: `/health`, and what a browser asks beforehand.
+
+        It asks so for a page that was named, and is answered by nothing but what a page may send.
+        """
+        if scope["path"] == HEALTH:
+            return True
+        asks = scope["method"] == "OPTIONS" and _headers(scope, "access-control-request-method")
+        return bool(asks) and not self._door.origins.isdisjoint(_headers(scope, "origin"))
+
+
+def _headers(scope: Scope, name: str) -> list[str]:
+    return [value.decode("latin-1") for each, value in scope["headers"] if each == name.encode()]
 
 
 def is_loopback(host: str) -> bool:

@@ -15,6 +15,7 @@ import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
@@ -45,7 +46,7 @@ def app(server: MCPServer[Any], door: Door) -> Guard:
         route.app = _answering_once(route.app)
     made.router.routes.extend(routes)
     made.router.routes.append(Route(HEALTH, _health, methods=["GET"]))
-    return Guard(made, door)
+    return Guard(_to_pages(made, door), door)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -107,6 +108,19 @@ class _Server(uvicorn.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+
+def _to_pages(made: App, door: Door) -> App:
+    """Return an app whose answers a browser hands to the pages that were named."""
+    if not door.origins:
+        return made
+    return CORSMiddleware(
+        made,
+        allow_origins=sorted(door.origins),
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=("Mcp-Session-Id",),
+    )
 
 
 def _answering_once(inner: App) -> App:

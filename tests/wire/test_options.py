@@ -11,6 +11,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from session_core import SessionDB
+from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
 from tests.serve.humans import Human
 from tests.serve.planted import PLANTED, secret_of
 from tests.wire.conftest import command, environment, raw, served
@@ -83,6 +84,31 @@ def test_other_names_and_pages_are_let_in_where_they_were_named(home):
             assert status(port, Origin=origin) == 200, origin
         for origin in ("http://app.example", "https://app.example.evil", "http://box.local:81"):
             assert status(port, Origin=origin) == 403, origin
+
+
+def test_a_browser_lets_a_page_that_was_named_call_and_no_other(home):
+    page, asked = "https://app.example", "authorization, content-type, mcp-session-id"
+    beforehand = ("Access-Control-Request-Method: POST", f"Access-Control-Request-Headers: {asked}")
+    with served(home, "--allow-origin", page) as (_, port):
+        host = f"Host: 127.0.0.1:{port}"
+
+        def ask(line, *headers, body=""):
+            answered = send(port, f"{line} HTTP/1.1", host, *headers, body=body)
+            lines = answered.text.lower().partition("\r\n\r\n")[0].splitlines()[1:]
+            return answered.status, dict(each.split(": ", 1) for each in lines)
+
+        status, said = ask("OPTIONS /mcp", f"Origin: {page}", *beforehand)
+        assert (status, said["access-control-allow-origin"]) == (200, page)
+        assert said["access-control-allow-headers"] == asked
+        status, said = ask("POST /mcp", f"Origin: {page}", RIGHT, *JSON, body=HANDSHAKE)
+        assert (status, said["access-control-allow-origin"]) == (200, page)
+        assert "mcp-session-id" in said["access-control-expose-headers"]
+        assert ask("OPTIONS /mcp", "Origin: https://evil.example", *beforehand)[0] == 403
+        assert ask("OPTIONS /mcp", f"Origin: {page}")[0] == 401
+        assert ask("OPTIONS /mcp", *beforehand)[0] == 401
+        assert ask("POST /mcp", f"Origin: {page}", *JSON, body=HANDSHAKE)[0] == 401
+        status, said = ask("POST /mcp", RIGHT, *JSON, body=HANDSHAKE)
+        assert (status, "access-control-allow-origin" in said) == (200, False)
 
 
 def test_what_is_open_to_others_answers_by_the_names_that_were_given_alone(home):
