@@ -111,6 +111,20 @@ def test_the_copy_can_be_read_by_its_owner_alone(db: SessionDB, path: Path) -> N
     assert modes == {0o600}
 
 
+def test_the_copy_of_a_database_behind_a_link_is_beside_the_database(
+    home_path: Path, tmp_path: Path
+) -> None:
+    path, linked = home_path / "state.db", tmp_path / "linked.db"
+    own_database(path)
+    linked.symlink_to(path)
+    with SessionDB(linked) as db:
+        db.append_message("one", "user", "words", create={"source": "cli"})
+        seen: list[int] = []
+        anew(db, lambda: seen.append(len(copies(home_path, ".tmp"))))
+    assert set(seen) == {1}
+    assert linked.is_symlink()
+
+
 def test_a_copy_that_was_exchanged_is_not_written_back(db: SessionDB, path: Path) -> None:
     def act(now: str) -> None:
         if now == "copy begins":

@@ -66,11 +66,11 @@ def rewrite(handle: Handle, guard: Handle, path: Path, step: Step | None) -> boo
 
 
 def sweep(path: Path) -> None:
-    """Delete the copies of a database that killed processes have left beside it."""
+    """Delete the copies of a database that killed processes have left beside it, if that can be."""
     for ending in _ENDINGS:
-        for left in sidecar(path).parent.glob(f"{glob.escape(_prefix(path))}*{ending}"):
-            copy = left.with_name(left.name.removesuffix(ending) + _ENDINGS[0])
-            with suppress(OSError):
+        with suppress(OSError):
+            for left in sidecar(path).parent.glob(f"{glob.escape(_prefix(path))}*{ending}"):
+                copy = left.with_name(left.name.removesuffix(ending) + _ENDINGS[0])
                 if copy not in _at_work and _is_ours(left) and not holders(copy):
                     left.unlink()
 
