@@ -37,7 +37,7 @@ _ROOM_FACTOR = 1.05
 """Pages in a log have a head each."""
 
 _TRIES = 3
-"""So often a copy is made anew since somebody has written meanwhile."""
+"""So many copies are made at most where others write meanwhile."""
 
 _MEMORY = Path("/proc/meminfo")
 
@@ -55,10 +55,10 @@ class Reclaim(Store):
         return not self._lacks_a_file() and self._write(_merge)
 
     def vacuum(self, *, step: Step | None = None) -> Vacuumed:
-        """Write the file anew without its free pages; who writes meanwhile waits for that.
+        """Write the file anew without its free pages; who writes meanwhile loses nothing.
 
         Raises:
-            Busy: another process has it open, or others wrote to it again and again.
+            Busy: another process has it open, or others keep writing to it.
             StorageFull: there is no room for the copies that it takes meanwhile.
             InvalidInput: a transaction is open.
         """
@@ -97,7 +97,7 @@ class Reclaim(Store):
             handle.run("VACUUM")
 
     def _through_a_file(self, handle: Handle, step: Step | None) -> None:
-        """Begin anew where somebody has written meanwhile, which is no reason to wait for him."""
+        """Begin anew where somebody has written meanwhile, a few times."""
         guard = cast("Handle", self._open.guard)
         for _ in range(_TRIES):
             if rewriting.rewrite(handle, guard, self.path, step):
