@@ -134,7 +134,7 @@ def _made(path: Path) -> Path:
         said = f"no copy can be made in {folder}: {error.strerror}"
         if error.errno == errno.ENOSPC:
             raise StorageFull(f"{said}; free some space, then try again") from error
-        raise Denied(f"{said}; check the permissions of the folder") from error
+        raise Denied(f"{said}; check its permissions") from error
     return Path(name)
 
 
