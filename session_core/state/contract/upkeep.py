@@ -59,4 +59,5 @@ class Upkeep(Protocol):
         Raises:
             Busy: another process has it open, or others keep writing to it.
             StorageFull: there is no room for the copies that it takes meanwhile.
+            Denied: the folder of the database takes no copy of it.
         """

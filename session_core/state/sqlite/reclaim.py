@@ -60,6 +60,7 @@ class Reclaim(Store):
         Raises:
             Busy: another process has it open, or others keep writing to it.
             StorageFull: there is no room for the copies that it takes meanwhile.
+            Denied: the folder of the database takes no copy of it.
             InvalidInput: a transaction is open.
         """
         if self.in_transaction:
