@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from session_core import alive
-from session_core.errors import Busy, StorageFull
+from session_core.errors import Busy, Denied, StorageFull
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Member
 from session_core.ledger.steps import noting
@@ -171,7 +171,7 @@ def _write_anew(db: StateDatabase, now: float, step: Step) -> str | None:
     if hindrance is None:
         try:
             db.vacuum(step=step)
-        except (Busy, StorageFull) as error:
+        except (Busy, Denied, StorageFull) as error:
             return str(error)
     return hindrance
 

@@ -26,7 +26,7 @@ from session_core.settings import GatewayConfig
 from session_core.state.sqlite.db import SessionDB
 from tests.faults import ledger, routes
 from tests.faults.ledger import KEPT, Beside
-from tests.faults.mutations import NOW
+from tests.faults.mutations import COPY, NOW
 from tests.homes import connect
 
 DAY_S = 86_400.0
@@ -40,7 +40,7 @@ FILES = (
     *(name for name in ledger.FILES if name.startswith(KEPT)),
     *(name.replace("ledger.db", "pins.db") for name in ledger.FILES if "ledger.db" in name),
     *(f"{routes.FOLDER}/{name}" for name in (ODD, OWN)),
-    *(CARRIED, ".export_0.tmp"),
+    *(CARRIED, ".export_0.tmp", *COPY),
 )
 """The files whose calls are made to fail."""
 

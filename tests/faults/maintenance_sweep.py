@@ -228,7 +228,8 @@ def _taken_back(trial: Trial, opened: Opened, home: Path) -> list[str]:
             "SELECT count(*) FROM state_meta WHERE (key LIKE ? OR key LIKE ?) AND value <> 'never'"
         )
         marks = looked.execute(sql, (f"{MARK}%", f"{IMPORTED}%")).fetchone()[0]
-    return [*wrong, "a mark is left"] if marks else wrong
+    wrong += ["a mark is left"] if marks else []
+    return [*wrong, "a copy is left"] if any(home.glob(".state.db.vacuum-*")) else wrong
 
 
 _UNLINKED = frozenset({maintenance.ODD, maintenance.OWN})

@@ -29,6 +29,13 @@ ENTRY = '{"session_key": "agent:main:telegram:dm:42", "session_id": "chat"}'
 Act = Callable[[SessionDB], object]
 
 
+FILES = ("", *(f"state.db{end}" for end in ("", "-wal", "-shm", "-journal")))
+"""The empty name is the home itself."""
+
+COPY = tuple(f".state.db.vacuum-0.tmp{end}" for end in ("", "-journal"))
+"""By way of which a vacuum goes where it would take the memory for one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """One change: what is done to the home first, and then the change itself."""
@@ -37,8 +44,8 @@ class Mutation:
     act: Act
     prepare: Act | None = None
     kind: Literal["own", "hermes", "journal", "none"] = "own"
-    files: tuple[str, ...] = ("", *(f"state.db{end}" for end in ("", "-wal", "-shm", "-journal")))
-    """The files below the home whose calls are made to fail; the empty name is the home itself."""
+    files: tuple[str, ...] = FILES
+    """The files below the home whose calls are made to fail."""
     in_parts: bool = False
     """Whether several callers make it, of whom one may fail for ever and another not: strace counts
     the calls of each thread by itself."""
@@ -305,8 +312,8 @@ _ALL = (
     Mutation("change_row", _change_row),
     Mutation("optimize_step", _optimize),
     Mutation("optimize_step, hermes", _optimize, kind="hermes"),
-    Mutation("vacuum", _vacuum),
-    Mutation("vacuum, hermes", _vacuum, kind="hermes"),
+    Mutation("vacuum", _vacuum, files=(*FILES, *COPY)),
+    Mutation("vacuum, hermes", _vacuum, kind="hermes", files=(*FILES, *COPY)),
     Mutation("vacuum, journal", _vacuum, kind="journal"),
     Mutation("set_meta", lambda db: db.set_meta("key", "value")),
     Mutation("delete_meta", lambda db: db.delete_meta("prepared")),

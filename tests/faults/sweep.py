@@ -142,6 +142,7 @@ def judge(trial: Trial, fault: Fault, ran: Run, home: Path) -> tuple[str, list[s
         "neither the state before nor the one after": there == "neither",
         "acknowledged and lost": "ack" in ran.said and there == "before",
         "it does not work any more": not _usable(home),
+        "a file is left beside it, and stays": not _alone(home),
     }
     wrong = [what for what, so in judged.items() if so] + state.damage(home)
     return f"{came_to(ran)}, {there}", wrong
@@ -169,6 +170,11 @@ def _usable(home: Path) -> bool:
         hits = db.search("needle", per="message", status="all", limit=100).hits
         found = {hit.message_id for hit in hits}
     return read == ["needle again"] and found == state.searchable(home, b"needle")
+
+
+def _alone(home: Path) -> bool:
+    """Whether a home that has been changed since holds its database and nothing else."""
+    return all(each.name.startswith("state.db") for each in home.iterdir())
 
 
 @contextmanager

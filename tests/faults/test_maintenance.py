@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from tests.faults import maintenance, state
@@ -23,6 +25,13 @@ def test_after_a_fault_a_plan_is_gone_on_with_and_nothing_is_lost(labs, folder, 
     outcomes = labs.run(MAINTENANCE[name], folder)
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
+
+
+@pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it has no wheel here")
+def test_after_a_fault_of_the_bundled_sqlite_a_plan_is_gone_on_with_to_its_vacuum(folder):
+    with MaintenanceSweep("bundled") as labs:
+        outcomes = labs.run(MAINTENANCE["maintenance.apply, all, own"], folder)
+    assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 
 @pytest.mark.parametrize("kind", ["own", "hermes", "older"])

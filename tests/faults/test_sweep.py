@@ -48,6 +48,9 @@ def test_a_fault_leaves_the_state_before_or_after(labs, folder, name):
         "rewind_to_message, hermes",
         "archive_and_compact, hermes",
         "delete_session, hermes",
+        # This one makes no copy in memory, but in a file.
+        "vacuum",
+        "vacuum, hermes",
     ],
 )
 def test_a_fault_of_the_bundled_sqlite_leaves_the_state_before_or_after(bundled_labs, folder, name):

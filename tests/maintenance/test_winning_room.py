@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from session_core import SessionDB, StorageFull
+from session_core import Denied, SessionDB, StorageFull
 from session_core.errors import InvalidInput
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
@@ -116,11 +116,12 @@ def test_the_index_is_merged_until_there_is_no_more_to_do(
     assert list(more) == []
 
 
+@pytest.mark.parametrize("error", [StorageFull, Denied])
 def test_without_room_on_the_disk_that_is_said(
-    reclaim: Reclaim, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+    reclaim: Reclaim, db: SessionDB, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ):
     def full(**_: object) -> None:
-        raise StorageFull("a vacuum needs room")
+        raise error("a vacuum needs room")
 
     monkeypatch.setattr(db, "vacuum", full)
     done = reclaim.apply(planned(reclaim))

@@ -16,6 +16,7 @@ import pytest
 from session_core import Busy, Denied, SessionDB, StorageFull
 from session_core.state.sqlite import reclaim
 from tests.homes import connect, fill, hermes_database, own_database
+from tests.state.course import copies
 
 KEPT = (
     *("page_size", "auto_vacuum", "journal_mode", "user_version", "application_id", "encoding"),
@@ -146,17 +147,42 @@ def test_a_step_of_merging_leaves_fewer_parts_of_every_index(db: SessionDB, path
     assert db.check_integrity(deep=True) == []
 
 
-def test_a_copy_that_has_no_room_in_memory_is_refused_before_it_begins(
-    db: SessionDB, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def in_memory(path: Path) -> bool:
+    """Whether the SQLite of this run makes its copy in memory."""
+    with connect(path, "ro") as connection:
+        return ("TEMP_STORE=3",) in connection.execute("PRAGMA compile_options").fetchall()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a machine says that has next to no memory."""
     memory = tmp_path / "meminfo"
     memory.write_text("MemTotal: 100 kB\nMemAvailable: 10 kB\n")
     monkeypatch.setattr(reclaim, "_MEMORY", memory)
-    with connect(path, "ro") as connection:
-        options = {row[0] for row in connection.execute("PRAGMA compile_options")}
-    if "TEMP_STORE=3" in options:
-        with pytest.raises(StorageFull, match="bytes of memory, where 10240 are free"):
-            db.vacuum()
-        memory.write_text("nobody tells")
-    assert db.vacuum().after_bytes < path.stat().st_size + 10_000_000
+    return memory
+
+
+def test_a_vacuum_beside_a_log_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
+    made: list[bool] = []
+    assert db.vacuum(step=lambda: made.append(bool(copies(path.parent)))).after_bytes > 0
+    assert any(made) == in_memory(path)
     assert db.sizes().free == 0
+    assert copies(path.parent) == []
+
+
+def test_a_copy_that_has_no_room_in_memory_is_refused_before_it_begins(
+    home_path: Path, memory: Path
+) -> None:
+    path = home_path / "state.db"
+    hermes_database(path)
+    fill(path, 20, 20)
+    with connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    with SessionDB(path) as db:
+        db.delete_sessions([f"fill_0_{n:05}" for n in range(18)])
+        if in_memory(path):
+            with pytest.raises(StorageFull, match="bytes of memory, where 10240 are free"):
+                db.vacuum()
+            memory.write_text("nobody tells")
+        db.vacuum()
+        assert db.sizes().free == 0

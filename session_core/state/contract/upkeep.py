@@ -54,9 +54,10 @@ class Upkeep(Protocol):
         """
 
     def vacuum(self, *, step: Step | None = None) -> Vacuumed:
-        """Write the file anew without its free pages; nobody can write until that is done.
+        """Write the file anew without its free pages; who writes meanwhile loses nothing.
 
         Raises:
-            Busy: another process has it open.
+            Busy: another process has it open, or others keep writing to it.
             StorageFull: there is no room for the copies that it takes meanwhile.
+            Denied: the folder of the database takes no copy of it.
         """

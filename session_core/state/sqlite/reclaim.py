@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from session_core.errors import Busy, InvalidInput, StorageFull
 from session_core.models import Vacuumed
 from session_core.presence import sidecar
 from session_core.state.contract import Step
-from session_core.state.sqlite import blocks
+from session_core.state.sqlite import blocks, rewriting
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.opening import size
 from session_core.state.sqlite.stepping import stepping
@@ -35,6 +36,9 @@ _WORKED = 2
 _ROOM_FACTOR = 1.05
 """Pages in a log have a head each."""
 
+_TRIES = 3
+"""So many copies are made at most where others write meanwhile."""
+
 _MEMORY = Path("/proc/meminfo")
 
 _TEMPORARY = ("/var/tmp", "/usr/tmp", "/tmp", ".")  # noqa: S108 -- where SQLite looks
@@ -51,11 +55,12 @@ class Reclaim(Store):
         return not self._lacks_a_file() and self._write(_merge)
 
     def vacuum(self, *, step: Step | None = None) -> Vacuumed:
-        """Write the file anew without its free pages; nobody can write until that is done.
+        """Write the file anew without its free pages; who writes meanwhile loses nothing.
 
         Raises:
-            Busy: another process has it open.
+            Busy: another process has it open, or others keep writing to it.
             StorageFull: there is no room for the copies that it takes meanwhile.
+            Denied: the folder of the database takes no copy of it.
             InvalidInput: a transaction is open.
         """
         if self.in_transaction:
@@ -68,19 +73,38 @@ class Reclaim(Store):
             return writer.alone(partial(self._vacuum, step=step))
 
     def _vacuum(self, handle: Handle, step: Step | None) -> Vacuumed:
+        rewriting.sweep(self.path)
         before = self._bytes()
-        beside, copy = _copies(handle)
-        if _is_in_memory(handle):
+        folder = sidecar(self.path).parent
+        log, copy = _copies(handle)
+        if not _is_in_memory(handle):
+            _require_room(self.path, [(folder, log), (_temporary_folder(), copy)])
+            self._in_one_statement(handle, step)
+        elif _keeps_a_log(handle):
+            _require_room(self.path, [(folder, log), (folder, copy)])
+            self._through_a_file(handle, step)
+        else:
             _require_memory(self.path, copy)
-            copy = 0
-        _require_room(self.path, (beside, copy))
-        with stepping(handle.connection, step):
-            handle.run("VACUUM")
+            _require_room(self.path, [(folder, log)])
+            self._in_one_statement(handle, step)
+        handle.forget()
         # What was written is in the log; only folded back whole it makes the file shorter.
         self._require_alone()
         handle.values("PRAGMA wal_checkpoint(TRUNCATE)")
-        handle.forget()
         return Vacuumed(before, self._bytes())
+
+    def _in_one_statement(self, handle: Handle, step: Step | None) -> None:
+        with stepping(handle.connection, step):
+            handle.run("VACUUM")
+
+    def _through_a_file(self, handle: Handle, step: Step | None) -> None:
+        """Begin anew where somebody has written meanwhile, a few times."""
+        guard = cast("Handle", self._open.guard)
+        for _ in range(_TRIES):
+            if rewriting.rewrite(handle, guard, self.path, step):
+                return
+            self._require_alone()
+        raise self._busy()
 
     def _require_alone(self) -> None:
         holders = [str(holder) for holder in self.holders()]
@@ -118,8 +142,11 @@ def _copies(handle: Handle) -> tuple[int, int]:
         for name in ("page_size", "page_count", "freelist_count")
     )
     used = int((pages - free) * page * _ROOM_FACTOR)
-    beside = used if handle.value("PRAGMA journal_mode") == "wal" else pages * page
-    return beside, used
+    return used if _keeps_a_log(handle) else pages * page, used
+
+
+def _keeps_a_log(handle: Handle) -> bool:
+    return bool(handle.value("PRAGMA journal_mode") == "wal")
 
 
 def _is_in_memory(handle: Handle) -> bool:
@@ -147,14 +174,13 @@ def _free_memory() -> int | None:
     return int(found[1]) * 1024 if len(found) > 1 and found[1].isdigit() else None
 
 
-def _require_room(path: Path, needed: tuple[int, int]) -> None:
-    beside, temporary = path.resolve().parent, _temporary_folder()
-    wanted = {beside: needed[0]}
-    if beside.stat().st_dev == temporary.stat().st_dev:
-        wanted[beside] += needed[1]
-    else:
-        wanted[temporary] = needed[1]
-    for folder, count in wanted.items():
+def _require_room(path: Path, needed: Iterable[tuple[Path, int]]) -> None:
+    wanted: dict[int, tuple[Path, int]] = {}
+    for folder, count in needed:
+        device = folder.stat().st_dev
+        first, sum_so_far = wanted.get(device, (folder, 0))
+        wanted[device] = first, sum_so_far + count
+    for folder, count in wanted.values():
         free = shutil.disk_usage(folder).free
         if free < count:
             raise StorageFull(

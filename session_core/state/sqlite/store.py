@@ -27,7 +27,7 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
-from session_core.state.sqlite import index
+from session_core.state.sqlite import index, rewriting
 from session_core.state.sqlite.connections import Connections
 from session_core.state.sqlite.handle import Handle, translate
 from session_core.state.sqlite.opening import (
@@ -278,6 +278,7 @@ class Store:
         if self._immutable:
             raise Denied(f"{self.path} is on a mount that cannot be written")
         self._open.guard = open_reader(self.path)
+        rewriting.sweep(self.path)
 
 
 def _checked(path: str | os.PathLike[str]) -> Path:

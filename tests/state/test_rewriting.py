@@ -1,0 +1,219 @@
+"""A file that is written anew by way of another one: what anybody commits meanwhile is kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core import Busy, SessionDB
+from session_core.state.sqlite import rewriting, stepping
+from tests.homes import connect, fill, hermes_database, own_database
+from tests.state.course import anew, copies, course, rows
+
+OTHER = (
+    "import sqlite3, sys\n"
+    "connection = sqlite3.connect(sys.argv[1], timeout=0)\n"
+    "with connection:\n"
+    "    connection.execute('INSERT INTO state_meta VALUES (?, 1)', (sys.argv[2],))\n"
+)
+
+STAYING = (
+    "import sqlite3, sys\n"
+    "connection = sqlite3.connect(sys.argv[1], timeout=5)\n"
+    "count = 'SELECT count(*), sum(length(content)) FROM messages'\n"
+    'say = "INSERT INTO messages (session_id, role, content, timestamp) VALUES "\n'
+    "say += \"('fill_0_00039', 'user', 'said beside', 1)\"\n"
+    "for _ in sys.stdin:\n"
+    "    print(connection.execute(count).fetchone(), flush=True)\n"
+    "with connection:\n"
+    "    connection.execute(say)\n"
+)
+
+EARLY = ("copy begins", "copying", "between")
+"""Where others may still commit, which begins it anew."""
+
+LATE = ("look under the lock", "writing back")
+
+
+@pytest.fixture(params=["own", 16, 22, 30])
+def path(request: pytest.FixtureRequest, home_path: Path) -> Path:
+    path = home_path / "state.db"
+    own_database(path) if request.param == "own" else hermes_database(path, request.param)
+    fill(path, 40, 20)
+    return path
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SessionDB]:
+    with SessionDB(path) as db:
+        db.delete_sessions([f"fill_0_{n:05}" for n in range(20)])
+        yield db
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "_EVERY", 2000)
+    monkeypatch.setattr(rewriting, "_EVERY", 16)
+
+
+def commit(path: Path, key: str) -> str:
+    """Let another process commit; return what kept it from that."""
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER, str(path), key], capture_output=True, text=True, check=False
+    )
+    return done.stderr.strip().rpartition("\n")[2]
+
+
+def test_the_file_has_no_free_pages_afterwards_and_nothing_is_left_beside_it(
+    db: SessionDB, path: Path
+) -> None:
+    before = db.list_sessions().items, db.get_messages("fill_0_00039")
+    assert db.sizes().free > 0
+    anew(db)
+    assert db.sizes().free == 0
+    assert (db.list_sessions().items, db.get_messages("fill_0_00039")) == before
+    assert db.check_integrity(deep=True) == []
+    assert copies(path.parent) == []
+
+
+@pytest.mark.parametrize("point", EARLY)
+def test_what_another_process_commits_before_the_lock_begins_it_anew_and_is_kept(
+    db: SessionDB, path: Path, point: str
+) -> None:
+    said: list[str] = []
+
+    def act(now: str) -> None:
+        if now == point and not said:
+            said.append(commit(path, point))
+
+    points = course(db, act)
+    assert said == [""]
+    assert points.count("copy begins") == 2
+    assert db.get_meta(point) == "1"
+    assert db.sizes().free == 0
+    assert db.check_integrity(deep=True) == []
+
+
+def test_what_another_process_commits_before_the_first_look_is_in_the_copy(
+    db: SessionDB, path: Path
+) -> None:
+    points = course(db, lambda now: commit(path, now) if now == "first look" else None)
+    assert points.count("copy begins") == 1
+    assert db.get_meta("first look") == "1"
+
+
+def test_under_the_lock_nobody_can_commit(db: SessionDB, path: Path) -> None:
+    said: list[str] = []
+    points = course(db, lambda now: said.append(commit(path, now)) if now in LATE else None)
+    assert len(said) > 3
+    assert set(said) == {"sqlite3.OperationalError: database is locked"}
+    assert points.count("copy begins") == 1
+    assert commit(path, "later") == ""
+    assert db.get_meta("later") == "1"
+
+
+def test_who_writes_again_and_again_is_left_alone(db: SessionDB, path: Path) -> None:
+    said: list[str] = []
+    free = db.sizes().free
+
+    def act(now: str) -> None:
+        if now == "between":
+            said.append(commit(path, f"said {len(said)}"))
+
+    with pytest.raises(Busy):
+        course(db, act)
+    assert said == [""] * 3
+    assert [db.get_meta(f"said {number}") for number in range(3)] == ["1"] * 3
+    assert db.sizes().free == free
+    assert copies(path.parent) == []
+
+
+def test_who_is_writing_when_it_is_to_be_written_back_is_left_alone(
+    db: SessionDB, path: Path
+) -> None:
+    begun = iter(["BEGIN IMMEDIATE", "INSERT INTO state_meta VALUES ('other', 1)"])
+    with connect(path) as other, SessionDB(path, patience_s=0) as hasty:
+        hasty.set_meta("opened", "1")
+
+        def act(now: str) -> None:
+            if now == "between":
+                for sql in begun:
+                    other.execute(sql)
+
+        with pytest.raises(Busy):
+            course(hasty, act)
+        other.execute("COMMIT")
+        anew(hasty)
+    assert db.get_meta("other") == "1"
+    assert db.sizes().free == 0
+
+
+def test_a_process_that_comes_meanwhile_reads_and_writes_on(db: SessionDB, path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STAYING, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        seen: list[str] = []
+
+        def ask() -> None:
+            other.stdin.write("\n")
+            other.stdin.flush()
+            seen.append(other.stdout.readline())
+
+        points = course(db, lambda _: ask())
+        ask()
+        other.stdin.close()
+        assert other.wait(20) == 0
+    assert points.count("copy begins") == 1
+    assert len(set(seen)) == 1
+    assert db.get_messages("fill_0_00039")[-1]["content"] == "said beside"
+    assert "said beside" in str(db.search("beside", per="message", status="all").hits)
+    assert db.check_integrity(deep=True) == []
+
+
+def test_connections_that_are_open_see_one_moment_and_then_the_new_one(
+    db: SessionDB, path: Path
+) -> None:
+    count = "SELECT count(*), max(rowid) FROM messages"
+    with connect(path) as other:
+        other.execute("BEGIN")
+        before = other.execute(count).fetchone()
+        pages = other.execute("PRAGMA page_count").fetchone()
+        anew(db)
+        assert other.execute(count).fetchone() == before
+        assert other.execute("PRAGMA page_count").fetchone() == pages
+        other.execute("COMMIT")
+        assert other.execute(count).fetchone() == before
+        assert other.execute("PRAGMA page_count").fetchone() < pages
+        other.execute("INSERT INTO state_meta VALUES ('other', 1)")
+    assert db.get_meta("other") == "1"
+    db.append_message("fill_0_00039", "user", "after it")
+    assert db.check_integrity(deep=True) == []
+
+
+@pytest.mark.parametrize("point", ["copying", "between", "writing back"])
+def test_ended_at_any_point_it_leaves_the_file_as_it_was(
+    db: SessionDB, path: Path, point: str
+) -> None:
+    class Enough(Exception):
+        pass
+
+    def act(now: str) -> None:
+        if now == point:
+            raise Enough
+
+    free, before = db.sizes().free, rows(path)
+    with pytest.raises(Enough):
+        course(db, act)
+    assert copies(path.parent) == []
+    assert commit(path, "at once") == ""
+    assert db.sizes().free == free
+    assert rows(path) == {**before, "state_meta": rows(path)["state_meta"]}
