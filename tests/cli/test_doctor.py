@@ -170,13 +170,13 @@ def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(loo
     tell(user, "qwen", *script(user, "loud", "echo welcome to my shell; exec cat"))
     tell(user, "copilot", *script(user, "dies", "echo no such module >&2; exit 3"))
     tell(user, "claude-code", str(user / "gone" / "mcp-sessions"), "serve")
-    code, found = look("--home", str(sick), "--timeout", "20")
+    code, found = look("--home", str(sick), "--timeout", "10")
     assert code == 1
     shaken = {each["clients"][0]: each for each in found["handshake"]}
     assert shaken["cursor"]["state"] == "ok"
     assert shaken["cursor"]["home"] == str(sick)
     for name, says in {
-        "gemini": "did not answer within 20 s",
+        "gemini": "did not answer within 10 s",
         "qwen": "no MCP: welcome to my shell",
         "copilot": "it ended without an answer; its last words: no such module",
         "claude-code": "cannot be started: No such file",
