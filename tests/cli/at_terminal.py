@@ -5,114 +5,139 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import struct
-import subprocess
 import sys
 import termios
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import ioctl
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from tests.cli.forks import Forks, Ran, surroundings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 COMMAND = [sys.executable, "-m", "mcp_serve.cli.main"]
+CTRL_C = "\x03"
 STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+WIDTHS = (60, 80, 140)
+
+
+class Terminal:
+    """A real terminal of so many columns, in which a verb runs; that is over at the end."""
+
+    def __init__(
+        self,
+        forks: Forks,
+        *arguments: str,
+        env: Mapping[str, str],
+        folder: Path | str,
+        columns: int = 80,
+    ) -> None:
+        self._person, terminal = pty.openpty()
+        ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        try:
+            self._verb = forks.start(arguments, env, folder, [terminal] * 3, terminal=True)
+        finally:
+            os.close(terminal)
+        self._seen = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._verb.end()
+        os.close(self._person)
+
+    @property
+    def seen(self) -> str:
+        """What was on the screen so far, with its style."""
+        return self._seen.decode(errors="replace").replace("\r\n", "\n")
+
+    @property
+    def screen(self) -> str:
+        """The same without style."""
+        return plain(self.seen)
+
+    def until(self, words: str) -> str:
+        """Read until these words are there; return all so far."""
+        while words not in self.screen:
+            more = self._more()
+            assert more, f"{words!r} did not come: {self.seen}"
+        return self.seen
+
+    def type(self, keys: str) -> None:
+        """Press keys, of which CTRL_C is one."""
+        os.write(self._person, keys.encode())
+
+    def tell(self, told: signal.Signals) -> None:
+        """Send a signal to what runs."""
+        self._verb.tell(told)
+
+    def end(self) -> int:
+        """Read to the end; return the exit code."""
+        while self._more():
+            pass
+        return self._verb.wait()
+
+    def _more(self) -> bool:
+        data = b""
+        with suppress(OSError):  # the other end is closed
+            data = os.read(self._person, 65_536)
+        self._seen += data
+        return bool(data)
 
 
 @dataclass(frozen=True)
 class Person:
     """Somebody with a home of their own; `home` is the one of sessions."""
 
+    forks: Forks
     folder: Path
     home: Path
 
     @property
     def env(self) -> dict[str, str]:
         """With what the command is started."""
-        return {
-            "HOME": str(self.folder),
-            "PATH": os.environ["PATH"],
-            "TERM": "xterm",
-            "LANG": "C.UTF-8",
-            "PAGER": "cat",
-            "MCP_SESSIONS_HOME": str(self.home),
-        }
+        return surroundings(self.folder) | {"MCP_SESSIONS_HOME": str(self.home)}
 
-    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **env: str) -> Ran:
         """Run the command as a script does."""
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            env=self.env | {"PYTHONIOENCODING": "utf-8"} | env,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
+        return self.forks.run(arguments, self.env | env, self.folder)
 
-    @contextmanager
-    def at(self, columns: int, *arguments: str, **env: str) -> Iterator[Terminal]:
-        """Start the command in a terminal of so many columns; it is over at the end."""
-        person, terminal = pty.openpty()
-        ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            env=self.env | env,
-            cwd=self.folder,
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            start_new_session=True,
-            preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 -- no thread runs here
+    def at(self, columns: int, *arguments: str, **env: str) -> Terminal:
+        """Start the command in a terminal of so many columns."""
+        return Terminal(
+            self.forks, *arguments, env=self.env | env, folder=self.folder, columns=columns
         )
-        os.close(terminal)
-        try:
-            yield Terminal(process, person)
-        finally:
-            process.kill()
-            process.wait(30)
-            os.close(person)
 
     def sees(self, columns: int, *arguments: str, **env: str) -> tuple[int, str]:
         """Return the code with which the command ends, and what is on the screen then."""
         with self.at(columns, *arguments, **env) as terminal:
-            return terminal.end()
-
-
-class Terminal:
-    """Where the command runs."""
-
-    def __init__(self, process: subprocess.Popen[bytes], person: int) -> None:
-        self.process = process
-        self._person = person
-        self.seen = ""
-
-    def until(self, words: str) -> str:
-        """Read until these words are there."""
-        while words not in self.seen:
-            more = self._more()
-            assert more, f"{words!r} did not come: {self.seen}"
-        return self.seen
-
-    def type(self, text: str) -> None:
-        """Type it."""
-        os.write(self._person, text.encode())
-
-    def end(self) -> tuple[int, str]:
-        """Read to the end."""
-        while self._more():
-            pass
-        return self.process.wait(30), self.seen
-
-    def _more(self) -> bool:
-        try:
-            data = os.read(self._person, 65_536)
-        except OSError:  # the other end is closed
-            return False
-        self.seen += data.decode("utf-8", "replace").replace("\r\n", "\n")
-        return bool(data)
+            return terminal.end(), terminal.seen
 
 
 def plain(seen: str) -> str:
     """Return what is seen, without its style."""
     return STYLE.sub("", seen)
+
+
+def too_wide(text: str, columns: int) -> list[str]:
+    """Return the lines that do not fit."""
+    return [line for line in plain(text).splitlines() if cell_len(line.rstrip()) > columns]
+
+
+def processes_of(mark: str) -> list[str]:
+    """Return the command lines of the processes that name something."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_text(errors="replace").replace("\0", " ")
+            found += [line] if mark in line else []
+    return found

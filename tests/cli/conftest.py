@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+import os
 
 import pytest
 
-from tests.cli.forks import Forks
+from tests.cli.at_terminal import Terminal
+from tests.cli.forks import Forks, surroundings
 from tests.cli.homes import build
-from tests.cli.people import Person
 
 
-@pytest.fixture(name="forks", scope="module")
+@pytest.fixture(name="forks", scope="session")
 def _forks():
     with Forks() as forks:
         yield forks
+
+
+@pytest.fixture(name="script")
+def _script(forks):
+    """Run a verb as a script does, which nobody can answer."""
+
+    def script(*arguments, given=""):
+        user = os.environ["HOME"]
+        return forks.run(arguments, surroundings(user), user, given)
+
+    return script
 
 
 @pytest.fixture(name="home")
@@ -25,18 +36,20 @@ def _home(tmp_path):
 
 @pytest.fixture(name="person")
 def _person(forks, home):
-    return partial(Person, forks, home)
+    """Run a verb on the home in a terminal."""
+
+    def person(*arguments, columns=80):
+        user = os.environ["HOME"]
+        given = {"env": surroundings(user), "folder": user, "columns": columns}
+        return Terminal(forks, "--home", str(home), *arguments, **given)
+
+    return person
 
 
 @pytest.fixture(name="run")
-def _run(forks, home):
-    """Run a verb as a script does, which nobody can answer."""
-
-    def run(*arguments, given=""):
-        forks.start(["--home", str(home), *arguments], given)
-        return forks.ended()
-
-    return run
+def _run(script, home):
+    """Run a verb on the home as a script does."""
+    return lambda *arguments, given="": script("--home", str(home), *arguments, given=given)
 
 
 @pytest.fixture(name="answer")

@@ -1,26 +1,41 @@
 """Verbs as processes of their own, without the second that each takes to import what it needs.
 
-A process imports all of it and opens nothing; for each verb it forks, with a terminal or as a
-script has it, and says how that ended.
+A process imports all of it and opens nothing. For each verb it forks, gives that the streams, the
+environment and the folder that it is to have, and lets it end as any process does.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Sequence
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import ioctl
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_MOST_BYTES = 1 << 17
+
+_STREAMS = (
+    ("r", -1, "surrogateescape"),
+    ("w", -1, "surrogateescape"),
+    ("w", 1, "backslashreplace"),
+)
+"""As Python opens its own."""
 
 
 @dataclass(frozen=True)
@@ -32,102 +47,182 @@ class Ran:
     err: str
 
 
+def surroundings(folder: Path | str) -> dict[str, str]:
+    """Return the environment of somebody whose home folder this is."""
+    named = {"LANG": "C.UTF-8", "TERM": "xterm", "PAGER": "cat"}
+    return {"HOME": str(folder), "PATH": os.environ["PATH"], **named}
+
+
+class Verb:
+    """A verb that was started."""
+
+    def __init__(self, says: int) -> None:
+        self._says = os.fdopen(says)
+        self._pid = int(self._says.readline())
+        self._code: int | None = None
+
+    def tell(self, told: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self._pid, told)
+
+    def wait(self) -> int:
+        """Wait for its end; return its exit code."""
+        if self._code is None:
+            with self._says:
+                self._code = int(self._says.readline())
+        return self._code
+
+    def end(self) -> None:
+        """See to it that it is over."""
+        if self._code is None:
+            with suppress(ProcessLookupError):
+                self.tell(signal.SIGKILL)
+            self.wait()
+
+
 class Forks:
-    """The process, from the side of a test."""
+    """The process that forks, from the side of a test."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm", "PAGER": "cat"},
-            cwd=Path(__file__).parents[2],
-            encoding="utf-8",
-        )
+        self._jobs, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=surroundings("/nowhere"),
+                cwd=Path(__file__).parents[2],
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._process:
-            pass
+        self._jobs.close()
+        self._process.wait()
 
-    @property
-    def answers(self) -> int:
-        """What can be waited for until a verb has ended."""
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
+    def start(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        folder: Path | str,
+        streams: Sequence[int],
+        *,
+        terminal: bool = False,
+    ) -> Verb:
+        """Begin a verb; the streams may be a terminal, which controls it then."""
+        job = {"arguments": [*arguments], "env": {**env}, "folder": str(folder)}
+        job["terminal"] = terminal
+        hears, says = os.pipe()
+        try:
+            socket.send_fds(self._jobs, [json.dumps(job).encode()], [*streams, says])
+        finally:
+            os.close(says)
+        return Verb(hears)
 
-    def start(self, arguments: Sequence[str], given: str = "", terminal: str | None = None) -> None:
-        """Begin a verb; `terminal` is the name of one."""
-        job = {
-            "arguments": list(arguments),
-            "home": os.environ["HOME"],
-            "given": given,
-            "terminal": terminal,
-        }
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
+    def run(
+        self, arguments: Sequence[str], env: Mapping[str, str], folder: Path | str, given: str = ""
+    ) -> Ran:
+        """Run a verb as a script does, which nobody can answer."""
+        with (
+            tempfile.TemporaryFile() as stdin,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            stdin.write(given.encode())
+            stdin.seek(0)
+            streams = [each.fileno() for each in (stdin, out, err)]
+            code = self.start(arguments, env, folder, streams).wait()
+            said = []
+            for each in (out, err):
+                each.seek(0)
+                said.append(each.read().decode())
+        return Ran(code, *said)
 
-    def ended(self) -> Ran:
-        """Wait for the end of a verb."""
-        assert self._process.stdout is not None
-        return Ran(**json.loads(self._process.stdout.readline()))
+
+# -- the process -------------------------------------------------------------------------------
 
 
-def _serve() -> None:
-    for name in ("main", "prune", "finalize", "compress", "edit", "restore", "trash", "log"):
-        import_module(f"mcp_serve.cli.{name}")
+def _import_all() -> None:
+    for module, _ in import_module("mcp_serve.cli.main").VERBS.values():
+        import_module(module)
     for name in ("maintenance.maintenance", "compression.compressor", "state.sqlite.db"):
         import_module(f"session_core.{name}")
-    for line in sys.stdin:
-        print(json.dumps(_ran(json.loads(line))), flush=True)
 
 
-def _ran(job: dict[str, Any]) -> dict[str, Any]:
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-    ):
-        given.write(job["given"].encode())
-        given.seek(0)
-        pid = os.fork()
-        if pid == 0:
-            _become(job, given, out, err)
-        _, status = os.waitpid(pid, 0)
-        said = []
-        for each in (out, err):
-            each.seek(0)
-            said.append(each.read().decode())
-    return {"code": os.waitstatus_to_exitcode(status), "out": said[0], "err": said[1]}
+def _serve(jobs: socket.socket) -> dict[str, Any]:
+    """Fork for each job; return it in the child, and None never."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for who waits for a verb
+    while True:
+        data, fds, _, _ = socket.recv_fds(jobs, _MOST_BYTES, 4)
+        if not data:
+            os._exit(0)
+        if os.fork() == 0:
+            jobs.close()
+            job: dict[str, Any] = json.loads(data)
+            _fork_and_say(fds)
+            _be_given(job, fds)
+            return job
+        for fd in fds:
+            os.close(fd)
 
 
-def _become(job: dict[str, Any], *files: IO[bytes]) -> NoReturn:
-    """Be the verb, and nothing else ever after."""
-    code = 99
+def _fork_and_say(fds: list[int]) -> None:
+    """Return in the child; say here who that is, and how it ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    says = fds.pop()
+    pid = os.fork()
+    if pid == 0:
+        os.close(says)
+        return
+    for fd in fds:
+        os.close(fd)
+    os.write(says, f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    os.write(says, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _be_given(job: Mapping[str, Any], fds: Sequence[int]) -> None:
+    """Take the streams, the environment and the folder."""
+    os.setsid()
+    if job["terminal"]:
+        ioctl(fds[0], termios.TIOCSCTTY, 0)
+    for target, fd in enumerate(fds):
+        os.dup2(fd, target)
+        os.close(fd)
+    os.chdir(job["folder"])
+    os.environ.clear()
+    os.environ.update(job["env"])
+    encoding = job["env"].get("PYTHONIOENCODING", "utf-8")
+    sys.stdin, sys.stdout, sys.stderr = (
+        os.fdopen(fd, mode, buffering, encoding=encoding, errors=errors, closefd=False)
+        for fd, (mode, buffering, errors) in enumerate(_STREAMS)
+    )
+
+
+def _main() -> NoReturn:
+    _import_all()
+    job = _serve(socket.socket(fileno=int(sys.argv[1])))
+    main = import_module("mcp_serve.cli.main")
+    sys.argv = [main.__file__, *job["arguments"]]
+    code: Any = 1
     try:
-        os.chdir(job["home"])
-        os.environ["HOME"] = job["home"]
-        fds = [each.fileno() for each in files]
-        if job["terminal"]:
-            os.setsid()
-            fds = [os.open(job["terminal"], os.O_RDWR)] * 3
-            ioctl(fds[0], termios.TIOCSCTTY, 0)
-        for target, fd in enumerate(fds):
-            os.dup2(fd, target)
-        sys.stdin, sys.stdout, sys.stderr = (
-            os.fdopen(fd, mode, encoding="utf-8") for fd, mode in enumerate(("r", "w", "w"))
-        )
-        code = import_module("mcp_serve.cli.main").main(job["arguments"])
+        code = main.main()
     except SystemExit as error:
-        code = int(error.code or 0)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        code = error.code or 0
+    except BaseException:  # noqa: BLE001 -- as Python tells what nobody has caught
+        traceback.print_exc()
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End as a process does, but for taking a hundred modules apart, which takes its time."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    _serve()
+    _main()

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
+from tests.cli.at_terminal import Person
 from tests.cli.homes import build
-from tests.cli.people import Person
 
 READING = (
     *(("list",), ("search", "x"), ("show", "x"), ("stats",), ("routes",)),
@@ -19,14 +19,9 @@ EVERY = [*READING, *CHANGING]
 
 
 @pytest.fixture(name="at")
-def _at(forks, tmp_path):
+def _at(script):
     """Run a verb on a home as a script does."""
-
-    def at(home, *arguments):
-        forks.start(["--home", str(home), *arguments])
-        return forks.ended()
-
-    return at
+    return lambda home, *arguments: script("--home", str(home), *arguments)
 
 
 def files(folder):
@@ -106,26 +101,24 @@ def test_a_home_of_hermes_whose_database_is_not_there_yet_is_one(at, tmp_path):
     assert (done.code, done.err) == (0, "")
 
 
-def test_where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_do(forks, tmp_path):
-    forks.start(["list", "--json"])
-    done = forks.ended()
+def test_where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_do(script, tmp_path):
+    done = script("list", "--json")
     assert (done.code, json.loads(done.out)["sessions"]) == (0, [])
     for verb in READING[:-1]:
         if verb[0] != "show":
-            forks.start(list(verb))
-            done = forks.ended()
+            done = script(*verb)
             assert (done.code, done.err) == (0, "")
-            assert "There is no home yet in" in done.out
-            assert "mcp-sessions import FILE" in done.out
+            said = " ".join(done.out.split())
+            assert "There is no home yet in" in said
+            assert "mcp-sessions import FILE" in said
     assert not list((tmp_path / "user").iterdir())
 
 
 @pytest.mark.parametrize(
     "verb", [["prune"], ["finalize", "abandoned"], ["trash", "empty"], ["export"]]
 )
-def test_what_changes_something_says_so_too_and_makes_nothing(forks, tmp_path, verb):
-    forks.start(verb)
-    done = forks.ended()
+def test_what_changes_something_says_so_too_and_makes_nothing(script, tmp_path, verb):
+    done = script(*verb)
     assert (done.code, (done.out + done.err).count("There is no home yet in")) == (0, 1)
     assert not list((tmp_path / "user").iterdir())
 
@@ -144,8 +137,8 @@ def test_what_comes_in_begins_a_home_where_one_was_named(at, run, home, tmp_path
 
 
 def test_the_bare_command_says_so_too(forks, tmp_path):
-    with Person(forks, tmp_path / "none") as seen:
-        assert seen.ends() == 0
+    with Person(forks, tmp_path, tmp_path / "none").at(80, "--home", "none") as seen:
+        assert seen.end() == 0
     assert "none yet: there is no such folder; start the agent once" in " ".join(
         seen.screen.split()
     )
@@ -154,8 +147,8 @@ def test_the_bare_command_says_so_too(forks, tmp_path):
 def test_the_bare_command_is_about_the_profile_that_is_asked_for(person, home):
     work = build(home / "profiles" / "work", ghosts=1)
     with person("--profile", "work") as seen:
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert f"Sessions in {work} (--profile work)" in "".join(seen.screen.split("\n"))
     with person("--profile", "wrok") as seen:
-        assert seen.ends() == 3
+        assert seen.end() == 3
     assert "no profile 'wrok'" in seen.screen

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
-import sys
 
 import pytest
 
 from session_core import SessionDB
-
-COMMAND = [sys.executable, "-m", "mcp_serve.cli.main"]
+from tests.cli.at_terminal import COMMAND, Person
 
 
 @pytest.fixture(name="env")
@@ -20,22 +17,16 @@ def _env(tmp_path):
     return {"HOME": str(tmp_path / "person"), "PATH": os.environ["PATH"]}
 
 
-def screen_of(env, *arguments):
-    """Return what a person sees, who types the command."""
-    person, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], env=env, stdin=terminal, stdout=terminal, stderr=terminal
-    )
-    os.close(terminal)
-    seen = b""
-    while True:
-        try:
-            seen += os.read(person, 10_000)
-        except OSError:  # the other end is closed
-            break
-    os.close(person)
-    assert process.wait(30) == 0
-    return seen.decode()
+@pytest.fixture(name="screen_of")
+def _screen_of(forks, tmp_path):
+    """Return what a person sees, who types the command alone."""
+
+    def screen_of(home):
+        code, seen = Person(forks, tmp_path, tmp_path / "none").sees(80, "--home", str(home))
+        assert code == 0, seen
+        return seen
+
+    return screen_of
 
 
 def test_without_a_terminal_it_serves_the_home_that_is_asked_for(env, tmp_path):
@@ -62,25 +53,25 @@ def test_without_a_terminal_it_serves_the_home_that_is_asked_for(env, tmp_path):
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
 
 
-def test_a_person_is_told_where_it_looked_and_what_to_type_next(env, tmp_path):
-    seen = screen_of(env, "--home", str(tmp_path / "none"))
+def test_a_person_is_told_where_it_looked_and_what_to_type_next(screen_of, tmp_path):
+    seen = screen_of(tmp_path / "none")
     assert f"Sessions in {tmp_path / 'none'} (--home)" in seen
     assert "none yet" in seen
     assert "mcp-sessions install" in seen
     assert not (tmp_path / "none").exists()
 
 
-def test_a_person_sees_the_newest_conversations_without_their_control_signs(env, tmp_path):
+def test_a_person_sees_the_newest_conversations_without_their_control_signs(screen_of, tmp_path):
     with SessionDB(tmp_path / "state.db") as db:
         db.append_message("s1", "user", "hello \x1b[31mred", create={"source": "cli"})
-    seen = screen_of(env, "--home", str(tmp_path))
+    seen = screen_of(tmp_path)
     assert "hello [31mred" in seen
     assert "active  title" in seen
     assert "\x1b" not in seen
 
 
-def test_a_home_that_cannot_be_read_is_said_and_the_next_step_too(env, tmp_path):
+def test_a_home_that_cannot_be_read_is_said_and_the_next_step_too(screen_of, tmp_path):
     (tmp_path / "state.db").mkdir()
-    seen = screen_of(env, "--home", str(tmp_path))
+    seen = screen_of(tmp_path)
     assert "cannot be read" in seen
     assert "mcp-sessions install" in seen

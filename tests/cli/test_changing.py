@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 
 from session_core import SessionDB, SessionFilter
+from tests.cli.at_terminal import CTRL_C
 from tests.cli.homes import FRESH, LONG
-from tests.cli.people import CTRL_C
 from tests.homes import connect
 
 
@@ -29,7 +29,7 @@ def test_the_plan_is_shown_and_done_where_the_answer_is_yes(person, home):
         assert "It can be undone for 30 days" in seen.screen
         assert len(ids(home)) == 31
         seen.type("y\n")
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert "Done: 25 removed." in seen.screen
     assert len(ids(home)) == 6
 
@@ -39,7 +39,7 @@ def test_a_no_changes_nothing_and_closes_the_plan(person, home):
     with person("prune") as seen:
         seen.until("[y/N]")
         seen.type("\n")
-        assert seen.ends() == 5
+        assert seen.end() == 5
     assert ids(home) == before
     assert "Declined: nothing was changed, and the plan is closed." in seen.screen
 
@@ -70,7 +70,7 @@ def test_ctrl_c_at_the_question_leaves_the_plan_open(person, answer):
     with person("prune") as seen:
         seen.until("[y/N]")
         seen.type(CTRL_C)
-        assert seen.ends() == 130
+        assert seen.end() == 130
     assert "nothing was changed. Go on with it by" in seen.screen
     plan = seen.screen.split("--plan ")[-1].split()[0]
     assert answer("prune", "--plan", plan, "--yes")["removed"] == 3
@@ -88,7 +88,7 @@ def test_a_plan_is_made_shown_and_applied_later(person, run, answer, home):
     with person("prune", "--plan", handle) as seen:
         seen.until("Remove 3 conversations? [y/N]")
         seen.type("y\n")
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert len(ids(home)) == len(before) - 3
     assert answer("prune", "--plan", handle)["outcome"] == "applied"
 
@@ -221,7 +221,7 @@ def test_somebody_else_at_the_store_is_busy_and_not_failed(person, plan_of, home
     with connect(home / "state.db") as connection:
         connection.execute("BEGIN IMMEDIATE")
         with person("prune", "--plan", plan, "--yes") as seen:
-            assert seen.ends() == 4
+            assert seen.end() == 4
     assert "mcp-sessions: " in seen.screen
 
 
@@ -268,7 +268,7 @@ def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home
 def test_every_line_fits_the_terminal(person, columns):
     def check(*arguments):
         with person(*arguments, columns=columns) as seen:
-            assert seen.ends() == 0, seen.screen
+            assert seen.end() == 0, seen.screen
         long = [line for line in seen.screen.splitlines() if cell_len(line.rstrip()) > columns]
         assert [line for line in long if "mcp-sessions --home" not in line] == []
         return seen.screen
@@ -309,7 +309,7 @@ def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
             seen.type(CTRL_C)
             seen.until("Ending behind this step")
             connection.rollback()
-        assert seen.ends() == 130
+        assert seen.end() == 130
     assert "Stopped: 0 removed; 1 to go." in seen.screen
     assert f"--plan {plan}" in seen.screen
     assert "Undo what was done by" in seen.screen

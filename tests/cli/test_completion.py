@@ -22,15 +22,15 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 @pytest.fixture(name="person")
-def _person(tmp_path):
-    return Person(tmp_path, tmp_path / "none")
+def _person(forks, tmp_path):
+    return Person(forks, tmp_path, tmp_path / "none")
 
 
 def script(person, shell):
     done = person.run("completion", shell)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.err) == (0, "")
     path = person.folder / f"mcp-sessions.{shell}"
-    path.write_text(done.stdout, "utf-8")
+    path.write_text(done.out, "utf-8")
     return path
 
 
@@ -101,5 +101,5 @@ def test_fish_completes_with_the_script(person):
 
 def test_a_shell_that_is_not_known_is_said(person):
     done = person.run("completion", "cmd")
-    assert done.returncode == 2
-    assert "fish" in done.stderr
+    assert done.code == 2
+    assert "fish" in done.err

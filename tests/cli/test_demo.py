@@ -17,7 +17,16 @@ from mcp.client.stdio import stdio_client
 
 from mcp_serve.cli import sample
 from mcp_serve.cli.screen import WIDTH, ago, ahead, fit
-from tests.cli.screens import COMMAND, STYLE, WIDTHS, processes_of, screen, too_wide
+from tests.cli.at_terminal import (
+    COMMAND,
+    CTRL_C,
+    STYLE,
+    WIDTHS,
+    Terminal,
+    plain,
+    processes_of,
+    too_wide,
+)
 
 
 @pytest.fixture(name="mine")
@@ -55,19 +64,16 @@ def _shown(tmp_path_factory):
 
 
 @pytest.fixture(name="run")
-def _run(env):
-    """Start the command in a process of its own, with an empty user folder."""
+def _run(forks, env, mine):
+    """Run the command with an empty user folder."""
+    return lambda *arguments, **more: forks.run(arguments, env | more, mine)
 
-    def run(*arguments):
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            env=env,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
 
-    return run
+@pytest.fixture(name="screen")
+def _screen(forks, env, mine):
+    """Start the command in a terminal."""
+    given = {"env": env | {"TERM": "xterm"}, "folder": mine}
+    return lambda *arguments, **more: Terminal(forks, *arguments, **given, **more)
 
 
 def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_behind(
@@ -124,12 +130,13 @@ def test_the_numbers_of_the_demo_add_up_and_its_columns_have_heads(shown):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_demo_fits_a_terminal_and_has_style_there_alone(env, width):
-    with screen(width, env, "demo") as seen:
-        text = seen.end()
+def test_the_demo_fits_a_terminal_and_has_style_there_alone(screen, width):
+    with screen("demo", columns=width) as seen:
+        assert seen.end() == 0
+        text = seen.seen
     assert too_wide(text, width) == []
     assert STYLE.search(text)
-    assert "\x1b" not in STYLE.sub("", text)
+    assert "\x1b" not in plain(text)
 
 
 def test_in_a_pipe_the_demo_has_no_style_and_a_common_width(shown):
@@ -138,24 +145,20 @@ def test_in_a_pipe_the_demo_has_no_style_and_a_common_width(shown):
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(env, mine, told):
-    with screen(80, env, "demo") as seen:
+def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(screen, mine, told):
+    with screen("demo") as seen:
         seen.until("Where was that said?")
-        seen.process.send_signal(told)
-        seen.end(130)
+        seen.tell(told)
+        assert seen.end() == 130
     assert list(mine.iterdir()) == []
     assert processes_of(str(mine)) == []
 
 
-def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(run, env):
-    done = run("demo", "--keep")
-    told = dict(re.findall(r"export (\w+)=(.+)", done.stdout))
+def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(run):
+    told = dict(re.findall(r"export (\w+)=(.+)", run("demo", "--keep").out))
     assert Path(told["MCP_SESSIONS_HOME"], "state.db").is_file()
     assert list(Path(told["MCP_SESSIONS_STATE"]).iterdir())
-    listed = subprocess.run(
-        [*COMMAND, "list"], env=env | told, capture_output=True, encoding="utf-8", check=True
-    )
-    assert "Schema change for orders" in listed.stdout
+    assert "Schema change for orders" in run("list", **told).out
 
 
 def test_a_client_that_starts_the_demo_is_served_the_sample_home(env, mine):
@@ -170,16 +173,16 @@ def test_a_client_that_starts_the_demo_is_served_the_sample_home(env, mine):
     assert list(mine.iterdir()) == []
 
 
-def test_a_person_is_served_over_http_until_ctrl_c_and_told_how_to_connect(env, mine):
-    with screen(80, env, "demo", "--serve") as seen:
-        said = seen.until("demo --serve\r\n")
+def test_a_person_is_served_over_http_until_ctrl_c_and_told_how_to_connect(screen, mine):
+    with screen("demo", "--serve") as seen:
+        said = seen.until("demo --serve\n")
         address = re.search(r"http://127\.0\.0\.1:\d+/mcp", said)[0]
         token = re.search(r"Bearer ([\w-]+)", said)[1]
         allowed = {"Authorization": f"Bearer {token}"}
         assert asked(address, {}) == 401
         assert asked(address, allowed) != 401
-        seen.type(b"\x03")
-        seen.end()
+        seen.type(CTRL_C)
+        assert seen.end() == 0
     assert list(mine.iterdir()) == []
     assert processes_of(str(mine)) == []
 
@@ -195,22 +198,22 @@ def asked(address, headers):
 
 
 def test_the_version_is_that_of_the_distribution(run):
-    assert re.fullmatch(r"mcp-sessions \d+\.\d+\.\d+\n", run("--version").stdout)
+    assert re.fullmatch(r"mcp-sessions \d+\.\d+\.\d+\n", run("--version").out)
 
 
 def test_help_has_an_example(run):
     done = run("--help")
-    assert done.returncode == 0
-    assert "mcp-sessions demo --keep" in done.stdout
-    examples = run("demo", "--help").stdout.partition("examples:")[2]
+    assert done.code == 0
+    assert "mcp-sessions demo --keep" in done.out
+    examples = run("demo", "--help").out.partition("examples:")[2]
     assert "mcp-sessions demo --serve" in examples
 
 
 @pytest.mark.parametrize("arguments", [("dance",), ("demo", "--loud")])
 def test_wrong_usage_exits_with_2_and_says_how_it_is_used(run, arguments):
     done = run(*arguments)
-    assert done.returncode == 2
-    assert "usage: mcp-sessions" in done.stderr
+    assert done.code == 2
+    assert "usage: mcp-sessions" in done.err
 
 
 def test_text_is_cut_by_columns_not_by_characters():

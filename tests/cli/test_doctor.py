@@ -13,7 +13,16 @@ import pytest
 
 from mcp_serve.cli import sample
 from session_core import Ledger, SessionDB, StateFolder
-from tests.cli.screens import COMMAND, STYLE, WIDTHS, processes_of, screen, too_wide
+from tests.cli.at_terminal import (
+    COMMAND,
+    CTRL_C,
+    STYLE,
+    WIDTHS,
+    Terminal,
+    plain,
+    processes_of,
+    too_wide,
+)
 
 PLACES = {
     "cursor": ".cursor/mcp.json",
@@ -59,20 +68,15 @@ def _env(user):
 
 
 @pytest.fixture(name="run")
-def _run(env, user):
-    def run(*arguments, **more):
-        return subprocess.run(
-            [*COMMAND, "doctor", *arguments],
-            env=env | more,
-            cwd=user,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=100,
-            check=False,
-        )
+def _run(forks, env, user):
+    return lambda *arguments, **more: forks.run(["doctor", *arguments], env | more, user)
 
-    return run
+
+@pytest.fixture(name="screen")
+def _screen(forks, env, user):
+    """Start the doctor in a terminal."""
+    given = {"env": env | {"TERM": "xterm"}, "folder": user}
+    return lambda *arguments, **more: Terminal(forks, "doctor", *arguments, **given, **more)
 
 
 @pytest.fixture(name="look_in")
@@ -88,11 +92,11 @@ def _look(run):
 
     def look(*arguments, **more):
         done = run(*arguments, "--json", **more)
-        assert done.stderr == ""
+        assert done.err == ""
         found = {}
-        for each in json.loads(done.stdout)["checks"]:
+        for each in json.loads(done.out)["checks"]:
             found.setdefault(each["about"], []).append(each)
-        return done.returncode, found
+        return done.code, found
 
     return look
 
@@ -166,13 +170,13 @@ def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(loo
     tell(user, "qwen", *script(user, "loud", "echo welcome to my shell; exec cat"))
     tell(user, "copilot", *script(user, "dies", "echo no such module >&2; exit 3"))
     tell(user, "claude-code", str(user / "gone" / "mcp-sessions"), "serve")
-    code, found = look("--home", str(sick), "--timeout", "20")
+    code, found = look("--home", str(sick), "--timeout", "10")
     assert code == 1
     shaken = {each["clients"][0]: each for each in found["handshake"]}
     assert shaken["cursor"]["state"] == "ok"
     assert shaken["cursor"]["home"] == str(sick)
     for name, says in {
-        "gemini": "did not answer within 20 s",
+        "gemini": "did not answer within 10 s",
         "qwen": "no MCP: welcome to my shell",
         "copilot": "it ended without an answer; its last words: no such module",
         "claude-code": "cannot be started: No such file",
@@ -210,12 +214,12 @@ def test_whatever_a_program_does_instead_is_said_in_a_line(look, user, text, say
     assert processes_of(str(user)) == []
 
 
-def test_whoever_has_enough_of_waiting_leaves_no_process(env, user):
+def test_whoever_has_enough_of_waiting_leaves_no_process(screen, user):
     tell(user, "cursor", *script(user, "hangs", "sleep 987"))
-    with screen(80, env, "doctor", "--timeout", "60") as seen:
+    with screen("--timeout", "60") as seen:
         seen.until("/.qwen/settings.json")
-        seen.type(b"\x03")
-        seen.end(130)
+        seen.type(CTRL_C)
+        assert seen.end() == 130
     assert processes_of(str(user)) == []
 
 
@@ -363,31 +367,31 @@ def test_a_gateway_that_lives_is_named(look_in, sick):
 
 def test_an_unknown_profile_is_an_unknown_id(run, user):
     done = run("--profile", "work")
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.code, done.out) == (3, "")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(env, sick, user, width):
+def test_its_lines_fit_a_terminal_and_say_in_words_what_the_marks_say(screen, sick, user, width):
     tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
-    with screen(width, env, "doctor", "--home", str(sick)) as seen:
-        text = seen.end(1)
-    assert too_wide(text, width) == []
-    assert STYLE.search(text)
-    plain = STYLE.sub("", text)
-    assert "\x1b" not in plain
-    assert re.search(r"^✔ ok +home ", plain, re.MULTILINE)
-    assert re.search(r"^✘ failure +handshake ", plain, re.MULTILINE)
+    with screen("--home", str(sick), columns=width) as seen:
+        assert seen.end() == 1
+    assert too_wide(seen.seen, width) == []
+    assert STYLE.search(seen.seen)
+    said = plain(seen.seen)
+    assert "\x1b" not in said
+    assert re.search(r"^✔ ok +home ", said, re.MULTILINE)
+    assert re.search(r"^✘ failure +handshake ", said, re.MULTILINE)
     assert re.search(
-        r"^! warning +sessions .*\n( .*\n)* +-> mcp-sessions prune ghosts", plain, re.MULTILINE
+        r"^! warning +sessions .*\n( .*\n)* +-> mcp-sessions prune ghosts", said, re.MULTILINE
     )
-    assert plain.rstrip().endswith("to look at.")
+    assert said.rstrip().endswith("to look at.")
 
 
 def test_in_a_pipe_there_is_no_style(run):
     done = run()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out
 
 
 def test_help_has_examples(run):
-    assert "mcp-sessions doctor --json" in run("--help").stdout.partition("examples:")[2]
+    assert "mcp-sessions doctor --json" in run("--help").out.partition("examples:")[2]

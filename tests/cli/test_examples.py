@@ -10,6 +10,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -89,14 +90,14 @@ def _shell(person):
 
 
 @pytest.fixture(name="answer")
-def _answer(shell):
-    """Type a command, and return what it answers to a script."""
+def _answer(forks, person):
+    """Return what a command answers to a script."""
 
     def answer(line):
-        process = shell(f"{line} --json", stdin=subprocess.DEVNULL)
-        said, error = process.communicate(timeout=60)
-        assert process.returncode in (DONE, DECLINED), error
-        return json.loads(said)
+        _, *words = shlex.split(line)
+        done = forks.run([*words, "--json"], person, person["HOME"])
+        assert done.code in (DONE, DECLINED), done.err
+        return json.loads(done.out)
 
     return answer
 

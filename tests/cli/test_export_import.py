@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 from itertools import pairwise
 
 import pytest
@@ -12,7 +11,7 @@ from rich.cells import cell_len
 
 from mcp_serve.cli import sample
 from session_core import Ledger, Maintenance, SessionDB, StateFolder, Wanted
-from tests.cli.at_terminal import Person, plain
+from tests.cli.at_terminal import CTRL_C, Person, plain
 from tests.maintenance.carried import differences, rows
 
 
@@ -34,8 +33,8 @@ def _home(tmp_path_factory):
 
 
 @pytest.fixture(name="person")
-def _person(tmp_path, home):
-    return Person(tmp_path, home)
+def _person(forks, tmp_path, home):
+    return Person(forks, tmp_path, home)
 
 
 def ids(text):
@@ -44,15 +43,15 @@ def ids(text):
 
 def exported(person, *arguments):
     done = person.run("export", *arguments)
-    assert (done.returncode, done.stderr) == (0, "")
-    return ids(done.stdout)
+    assert (done.code, done.err) == (0, "")
+    return ids(done.out)
 
 
 def test_what_is_exported_comes_into_another_home_equal(person, home):
-    assert person.run("export", "--out", "all.jsonl").returncode == 0
+    assert person.run("export", "--out", "all.jsonl").code == 0
     other = person.folder / "other"
     done = person.run("import", "all.jsonl", "--yes", "--home", str(other))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.err) == (0, "")
     assert differences(rows(home / "state.db"), rows(other / "state.db")) == []
 
 
@@ -69,29 +68,29 @@ def test_everything_is_exported_unless_something_is_asked_for(person):
 
 def test_a_conversation_is_written_for_a_person_with_what_was_compressed(person):
     done = person.run("export", "tip", "--format", "md")
-    assert "the first part" in done.stdout
-    assert "· compacted" in done.stdout
+    assert "the first part" in done.out
+    assert "· compacted" in done.out
 
 
 def test_a_folder_gets_a_file_for_each_conversation(person):
     done = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes/")
-    assert done.returncode == 0
+    assert done.code == 0
     folder = person.folder / "new" / "notes"
     assert {each.name for each in folder.iterdir()} == {"root.md", "kept.md"}
     again = person.run("export", "--source", "cron", "--format", "md", "--out", "new/notes")
-    assert (again.returncode, again.stderr.count("was there already")) == (6, 2)
+    assert (again.code, again.err.count("was there already")) == (6, 2)
 
 
 def test_a_file_that_is_there_stays(person):
     (person.folder / "mine").write_text("mine")
     done = person.run("export", "--out", "mine")
-    assert (done.returncode, (person.folder / "mine").read_text()) == (1, "mine")
+    assert (done.code, (person.folder / "mine").read_text()) == (1, "mine")
 
 
 def test_what_was_written_is_said_as_json(person):
     done = person.run("export", "tip", "--out", "tip.jsonl", "--json")
     size = (person.folder / "tip.jsonl").stat().st_size
-    assert json.loads(done.stdout) == {
+    assert json.loads(done.out) == {
         "sessions": 2,
         "messages": 3,
         "bytes": size,
@@ -126,9 +125,9 @@ def test_what_somebody_wrote_cannot_speak_to_the_terminal_when_it_is_printed(per
 )
 def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(person, arguments, code, says):
     done = person.run(*arguments)
-    assert done.returncode == code
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == code
+    assert says in done.err
+    assert "Traceback" not in done.err
 
 
 # -- import --------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ def _file(person):
 @pytest.fixture(name="there")
 def _there(person):
     """Somebody with a home of two sessions, into which a file comes."""
-    there = Person(person.folder, person.folder / "there")
+    there = Person(person.forks, person.folder, person.folder / "there")
     with SessionDB(there.home / "state.db") as db:
         for name in ("kept", "tip"):
             db.append_message(name, "user", "hello", create={"source": "cli"})
@@ -169,7 +168,7 @@ def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
     with there.at(columns, "import", file.name) as terminal:
         seen = plain(terminal.until("[y/N]"))
         terminal.type("n\n")
-        code, _ = terminal.end()
+        code = terminal.end()
     assert code == 5
     assert [line for line in seen.splitlines() if cell_len(line) > columns] == []
     said = " ".join(seen.split())
@@ -183,7 +182,7 @@ def test_with_a_yes_it_comes_in_and_is_taken_back_by_what_is_said(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
         terminal.type("y\n")
-        code, seen = terminal.end()
+        code, seen = terminal.end(), terminal.seen
     assert code == 6  # a line of the file is broken
     assert sessions(there.home) == {"kept", "tip", "one", "two", "far"}
     (line,) = (line for line in plain(seen).splitlines() if "prune" in line)
@@ -199,31 +198,31 @@ def test_with_a_yes_it_comes_in_and_is_taken_back_by_what_is_said(there, file):
 
 def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):
     done = there.run("import", file.name)
-    assert (done.returncode, sessions(there.home)) == (5, {"kept", "tip"})
-    assert "nobody could be asked, and --yes was not given; nothing was changed" in done.stderr
+    assert (done.code, sessions(there.home)) == (5, {"kept", "tip"})
+    assert "nobody could be asked, and --yes was not given; nothing was changed" in done.err
     done = there.run("import", file.name, "--yes", "--json")
-    answer = json.loads(done.stdout)
-    assert (done.returncode, answer["outcome"], answer["messages"]) == (6, "applied", 2)
+    answer = json.loads(done.out)
+    assert (done.code, answer["outcome"], answer["messages"]) == (6, "applied", 2)
     assert set(answer["ids"]) == {"one", "two", "far"}
 
 
 def test_a_file_of_which_nothing_can_be_read_is_a_failure(there):
     (there.folder / "garbage.jsonl").write_text("garbage\n")
     done = there.run("import", "garbage.jsonl", "--yes")
-    assert (done.returncode, sessions(there.home)) == (1, {"kept", "tip"})
+    assert (done.code, sessions(there.home)) == (1, {"kept", "tip"})
 
 
 def test_a_look_changes_nothing(there, file):
     done = there.run("import", file.name, "--plan-only", "--json")
-    answer = json.loads(done.stdout)
-    assert (done.returncode, answer["outcome"]) == (0, "planned")
+    answer = json.loads(done.out)
+    assert (done.code, answer["outcome"]) == (0, "planned")
     assert [each["id"] for each in answer["items"]] == ["one", "two", "far"]
     assert (answer["sessions"], answer["ids"]) == (0, [])
     assert sessions(there.home) == {"kept", "tip"}
 
 
 def test_as_much_of_it_is_shown_as_somebody_wants(there, file):
-    shown = there.run("import", file.name, "--dry-run", "--limit", "1").stdout
+    shown = there.run("import", file.name, "--dry-run", "--limit", "1").out
     assert "one" in shown
     assert "and 2 more; --limit shows them" in shown
     assert sessions(there.home) == {"kept", "tip"}
@@ -234,7 +233,7 @@ def test_a_file_that_changes_while_somebody_looks_does_not_come_in(there, file):
         terminal.until("[y/N]")
         file.write_text(file.read_text() + "\n")
         terminal.type("y\n")
-        code, seen = terminal.end()
+        code, seen = terminal.end(), terminal.seen
     assert (code, sessions(there.home)) == (4, {"kept", "tip"})
     assert "has changed meanwhile" in " ".join(seen.split())
 
@@ -242,13 +241,13 @@ def test_a_file_that_changes_while_somebody_looks_does_not_come_in(there, file):
 def test_ctrl_c_at_the_question_leaves_all_as_it_was(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
-        terminal.process.send_signal(signal.SIGINT)
-        code, seen = terminal.end()
+        terminal.type(CTRL_C)
+        code, seen = terminal.end(), terminal.seen
     assert (code, "Stopped; nothing was changed." in seen) == (130, True)
     assert sessions(there.home) == {"kept", "tip"}
 
 
 def test_a_home_is_made_by_what_comes_in(person, file):
     done = person.run("import", file.name, "--yes", "--home", str(person.folder / "new"))
-    assert done.returncode == 6
+    assert done.code == 6
     assert sessions(person.folder / "new") == {"one", "two", "kept", "far"}

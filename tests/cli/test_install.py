@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import stat
 import subprocess
@@ -16,7 +15,8 @@ import pytest
 from mcp_serve.cli.clients import formats
 from mcp_serve.cli.clients.places import CLIENTS, Machine
 from mcp_serve.cli.main import main
-from tests.cli.screens import screen
+from tests.cli.at_terminal import CTRL_C, Terminal
+from tests.cli.forks import surroundings
 
 NAMES = [client.name for client in CLIENTS]
 
@@ -485,46 +485,40 @@ def test_the_list_says_which_clients_are_here_and_know_it(run, user):
     assert state["codex"] == "-"
 
 
-@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"\n", 5), (b"n\n", 5), (b"\x04", 5)])
-def test_a_person_is_shown_the_change_and_asked(user, answer, code):
+@pytest.fixture(name="screen")
+def _screen(forks, user):
+    """Start the command in a terminal."""
     user.mkdir()
-    person, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mcp_serve.cli.main", "install", "cursor"],
-        env={"HOME": str(user), "PATH": os.environ["PATH"]},
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    said = b""
-    while b"[y/N]" not in said:
-        said += os.read(person, 1000)
-    os.write(person, answer)
-    assert process.wait(30) == code
-    os.close(person)
-    assert b"+" in said
+    given = {"env": surroundings(user), "folder": user}
+    return lambda *arguments: Terminal(forks, *arguments, **given)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 5), ("n\n", 5), ("\x04", 5)])
+def test_a_person_is_shown_the_change_and_asked(screen, user, answer, code):
+    with screen("install", "cursor") as seen:
+        assert "+" in seen.until("[y/N]")
+        seen.type(answer)
+        assert seen.end() == code
     assert file_of("cursor", user).exists() is (code == 0)
 
 
-def test_ctrl_c_at_the_question_says_that_nothing_was_changed(user):
-    user.mkdir()
-    env = {"HOME": str(user), "PATH": os.environ["PATH"]}
-    with screen(80, env, "install", "cursor") as seen:
+def test_ctrl_c_at_the_question_says_that_nothing_was_changed(screen, user):
+    with screen("install", "cursor") as seen:
         seen.until("Change it?")
-        seen.type(b"\x03")
-        assert "Stopped; nothing was changed." in seen.end(130)
+        seen.type(CTRL_C)
+        assert seen.end() == 130
+    assert "Stopped; nothing was changed." in seen.screen
     assert not file_of("cursor", user).exists()
 
 
-def test_what_a_client_writes_while_the_person_looks_is_not_lost(run, user):
+def test_what_a_client_writes_while_the_person_looks_is_not_lost(screen, user):
     path = written(file_of("claude-code", user), FORMS["plain"])
-    env = {"HOME": str(user), "PATH": os.environ["PATH"]}
-    with screen(80, env, "install", "claude-code") as seen:
+    with screen("install", "claude-code") as seen:
         seen.until("Change it?")
         path.write_bytes(FORMS["one line"])
-        seen.type(b"y\n")
-        assert "was changed meanwhile; try again" in seen.end(4)
+        seen.type("y\n")
+        assert seen.end() == 4
+    assert "was changed meanwhile; try again" in seen.screen
     assert path.read_bytes() == FORMS["one line"]
 
 

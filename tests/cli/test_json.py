@@ -35,9 +35,9 @@ ANSWERED = {
 
 
 @pytest.fixture(name="person")
-def _person(tmp_path):
+def _person(forks, tmp_path):
     (tmp_path / "some.jsonl").write_text('{"id": "s", "source": "cli", "messages": []}\n')
-    return Person(tmp_path, build(tmp_path / "shelf"))
+    return Person(forks, tmp_path, build(tmp_path / "shelf"))
 
 
 def test_every_verb_is_of_one_kind():
@@ -48,8 +48,8 @@ def test_every_verb_is_of_one_kind():
 def test_json_is_answered_wherever_it_stands(person, verb):
     for words in (("--json", verb, *ANSWERED[verb]), (verb, *ANSWERED[verb], "--json")):
         done = person.run(*words)
-        assert done.returncode == 0, done.stderr
-        assert isinstance(json.loads(done.stdout), dict)
+        assert done.code == 0, done.err
+        assert isinstance(json.loads(done.out), dict)
         (person.folder / "all.jsonl").unlink(missing_ok=True)
 
 
@@ -57,13 +57,13 @@ def test_json_is_answered_wherever_it_stands(person, verb):
 def test_where_there_is_no_answer_it_is_refused_wherever_it_stands(person, verb):
     for words in (("--json", verb, *NO_ANSWER[verb]), (verb, *NO_ANSWER[verb], "--json")):
         done = person.run(*words)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "--json" in done.stderr
+        assert (done.code, done.out) == (2, "")
+        assert "--json" in done.err
 
 
 def test_the_command_alone_and_a_home_of_a_verb_without_one_are_refused(person):
     for words in (("--json",), ("--home", "x", "completion", "bash"), ("--profile", "x", "demo")):
-        assert person.run(*words).returncode == 2
+        assert person.run(*words).code == 2
     code, seen = person.sees(80, "--json")
     assert (code, "takes no --json" in seen) == (2, True)
 
@@ -71,8 +71,8 @@ def test_the_command_alone_and_a_home_of_a_verb_without_one_are_refused(person):
 def test_a_client_is_told_and_forgets_again_for_a_script(person):
     def answer(*words, code=0):
         done = person.run(*words, "--json")
-        assert done.returncode == code, done.stderr
-        return json.loads(done.stdout)
+        assert done.code == code, done.err
+        return json.loads(done.out)
 
     states = {each["client"]: each["state"] for each in answer("install")["clients"]}
     assert states["cursor"] == "absent"

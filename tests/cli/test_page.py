@@ -19,10 +19,10 @@ LONG = "x" * 300
 
 
 @pytest.fixture(name="page", scope="module")
-def _page(tmp_path_factory):
+def _page(forks, tmp_path_factory):
     """The page of a home with sessions of half a year, one from a source with a bad name."""
     folder = tmp_path_factory.mktemp("person")
-    person = Person(folder, folder / "h")
+    person = Person(forks, folder, folder / "h")
     now = time.time()
     with SessionDB(person.home / "state.db") as db:
         for week in range(24):
@@ -31,7 +31,7 @@ def _page(tmp_path_factory):
                 db.append_message(f"s{week}_{number}", "user", "hello there", **said)
         for name, source in (("long", LONG), ("bad", "</style><script>document.title=1</script>")):
             db.append_message(name, "user", "hello", create={"source": source})
-    assert person.run("stats", "--html", "page.html").returncode == 0
+    assert person.run("stats", "--html", "page.html").code == 0
     return folder / "page.html"
 
 

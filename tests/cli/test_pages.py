@@ -60,9 +60,9 @@ def test_a_cursor_of_something_else_is_refused(answer, run):
 
 
 @pytest.fixture(name="reader")
-def _reader(tmp_path):
+def _reader(forks, tmp_path):
     """Somebody with a pager that marks what goes through it."""
-    person = Person(tmp_path, build(tmp_path / "shelf", old=40))
+    person = Person(forks, tmp_path, build(tmp_path / "shelf", old=40))
     return lambda *verb, **env: plain(person.sees(80, *verb, **env)[1])
 
 
@@ -93,16 +93,16 @@ def test_nothing_is_paged_that_fits_or_that_nobody_wants_paged(reader):
         assert "The ports" in reader("show", LONG, PAGER=broken)
 
 
-def test_a_script_has_no_pager(tmp_path):
-    person = Person(tmp_path, build(tmp_path / "shelf"))
-    assert "paged:" not in person.run("show", LONG, PAGER=PAGER).stdout
+def test_a_script_has_no_pager(forks, tmp_path):
+    person = Person(forks, tmp_path, build(tmp_path / "shelf"))
+    assert "paged:" not in person.run("show", LONG, PAGER=PAGER).out
 
 
-def test_less_shows_it_and_ends_where_the_person_has_enough(tmp_path):
-    person = Person(tmp_path, build(tmp_path / "shelf"))
+def test_less_shows_it_and_ends_where_the_person_has_enough(forks, tmp_path):
+    person = Person(forks, tmp_path, build(tmp_path / "shelf"))
     with person.at(80, "show", LONG, PAGER="less") as terminal:
         terminal.until("The ports")
         terminal.type("q")
-        code, seen = terminal.end()
+        code, seen = terminal.end(), terminal.seen
     assert code == 0
     assert "/srv/ports/59.toml" not in seen

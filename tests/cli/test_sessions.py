@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import re
-import struct
-import subprocess
-import sys
-import termios
-from fcntl import ioctl
 
 import pytest
-from rich.cells import cell_len
 
 from mcp_serve.cli import sample
 from session_core import SessionDB, SessionSource, SessionStore
-
-COMMAND = [sys.executable, "-m", "mcp_serve.cli.main"]
-STYLE = re.compile(r"\x1b\[[0-9;]*m")
+from tests.cli.at_terminal import STYLE, Person, plain, too_wide
 
 
 @pytest.fixture(name="home", scope="module")
@@ -38,55 +27,24 @@ def _home(tmp_path_factory):
     return home
 
 
-@pytest.fixture(name="env")
-def _env(tmp_path):
-    return {
-        "HOME": str(tmp_path / "person"),
-        "PATH": os.environ["PATH"],
-        "TERM": "xterm",
-        "PAGER": "cat",
-    }
+@pytest.fixture(name="person")
+def _person(forks, tmp_path, home):
+    return Person(forks, tmp_path, home)
 
 
 @pytest.fixture(name="run")
-def _run(home, env):
-    def run(*arguments):
-        return subprocess.run(
-            [*COMMAND, "--home", str(home), *arguments],
-            env=env | {"PYTHONIOENCODING": "utf-8"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
-
-    return run
+def _run(person):
+    return person.run
 
 
 @pytest.fixture(name="screen")
-def _screen(home, env):
-    """Run a verb in a terminal of so many columns; return its lines without and with style."""
+def _screen(person):
+    """Run a verb in a terminal of so many columns; return what is on it, with its style."""
 
     def screen(columns, *arguments):
-        person, terminal = pty.openpty()
-        ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        process = subprocess.Popen(
-            [*COMMAND, "--home", str(home), *arguments],
-            env=env | {"LANG": "C.UTF-8"},
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-        )
-        os.close(terminal)
-        seen = b""
-        while True:
-            try:
-                seen += os.read(person, 10_000)
-            except OSError:  # the other end is closed
-                break
-        os.close(person)
-        assert process.wait(30) == 0
-        return seen.decode().replace("\r\n", "\n")
+        code, seen = person.sees(columns, *arguments)
+        assert code == 0, seen
+        return seen
 
     return screen
 
@@ -102,15 +60,15 @@ VERBS = [
 @pytest.mark.parametrize("columns", [60, 80, 140])
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 def test_every_line_fits_the_terminal(screen, verb, columns):
-    seen = STYLE.sub("", screen(columns, *verb))
+    seen = screen(columns, *verb)
     assert len(seen.splitlines()) > 1
-    assert [line for line in seen.splitlines() if cell_len(line.rstrip()) > columns] == []
+    assert too_wide(seen, columns) == []
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_an_id_is_never_cut_since_the_next_call_needs_it(screen, run, columns):
-    ids = [each["id"] for each in json.loads(run("list", "--json").stdout)["sessions"]]
-    seen = STYLE.sub("", screen(columns, "list"))
+    ids = [each["id"] for each in json.loads(run("list", "--json").out)["sessions"]]
+    seen = plain(screen(columns, "list"))
     assert [each for each in ids if each not in seen] == []
 
 
@@ -118,42 +76,42 @@ def test_an_id_is_never_cut_since_the_next_call_needs_it(screen, run, columns):
 def test_there_is_style_on_a_terminal_alone(screen, run, verb):
     assert STYLE.search(screen(80, *verb))
     done = run(*verb)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
+    assert (done.code, done.err) == (0, "")
+    assert "\x1b" not in done.out
 
 
 def test_what_somebody_wrote_cannot_speak_to_the_terminal(screen):
-    seen = STYLE.sub("", screen(80, "show", "w1", "--profile", "work"))
+    seen = plain(screen(80, "show", "w1", "--profile", "work"))
     assert "at work" in seen
     assert "\x1b" not in seen
     assert "\x07" not in seen
 
 
 def test_json_has_the_keys_of_the_tool(run):
-    assert set(json.loads(run("list", "--json").stdout)) == {"sessions", "next_cursor"}
-    found = json.loads(run("search", "orders", "--json").stdout)
+    assert set(json.loads(run("list", "--json").out)) == {"sessions", "next_cursor"}
+    found = json.loads(run("search", "orders", "--json").out)
     assert set(found) == {"hits", "matched", "searched_back_to", "next_cursor"}
-    shown = json.loads(run("show", sample.LONG, "--json").stdout)
+    shown = json.loads(run("show", sample.LONG, "--json").out)
     assert {"session", "messages", "next_cursor"} <= set(shown)
-    assert set(json.loads(run("--json", "routes").stdout)) == {"routes", "next_cursor"}
+    assert set(json.loads(run("--json", "routes").out)) == {"routes", "next_cursor"}
 
 
 def test_more_than_a_page_is_gathered(run):
-    shown = json.loads(run("show", sample.LONG, "--limit", "150", "--json").stdout)
+    shown = json.loads(run("show", sample.LONG, "--limit", "150", "--json").out)
     ids = [message["id"] for message in shown["messages"]]
     assert len(ids) == 150
     assert ids == sorted(set(ids))
 
 
 def test_the_conversations_of_all_profiles_are_told_apart(run):
-    found = json.loads(run("list", "--all-profiles", "--limit", "3", "--json").stdout)
+    found = json.loads(run("list", "--all-profiles", "--limit", "3", "--json").out)
     assert [each["profile"] for each in found["sessions"]] == ["default"] * 3 + ["work"]
     assert found["next_cursor"] is None
 
 
 def test_words_filters_and_limits_choose(run):
     def titles(*arguments):
-        found = json.loads(run("list", "--json", *arguments).stdout)
+        found = json.loads(run("list", "--json", *arguments).out)
         return [each["title"] for each in found["sessions"]]
 
     assert titles("orders") == ["Schema change for orders"]
@@ -171,7 +129,7 @@ def test_what_was_said_in_several_sources_is_found(run):
     def sources(*wanted):
         words = [word for one in wanted for word in ("--source", one)]
         found = run("search", "the", "--every", "--limit", "200", "--json", *words)
-        return {each["source"] for each in json.loads(found.stdout)["hits"]}
+        return {each["source"] for each in json.loads(found.out)["hits"]}
 
     assert sources("telegram", "cli") == {"telegram", "cli"}
     assert sources("telegram") == {"telegram"}
@@ -179,13 +137,13 @@ def test_what_was_said_in_several_sources_is_found(run):
 
 def test_a_conversation_is_found_by_the_start_of_its_id_or_by_its_title(run):
     for name in (sample.LONG[:-2], "Schema change for orders"):
-        assert "Schema change for orders" in run("show", name).stdout
+        assert "Schema change for orders" in run("show", name).out
 
 
 def test_a_hit_leads_to_what_was_said_around_it(run):
-    hit = json.loads(run("search", "orders", "schema", "--json").stdout)["hits"][0]
+    hit = json.loads(run("search", "orders", "schema", "--json").out)["hits"][0]
     done = run("show", hit["session_id"], "--around", str(hit["message_id"]), "--limit", "3")
-    assert str(hit["message_id"]) in done.stdout
+    assert str(hit["message_id"]) in done.out
 
 
 @pytest.mark.parametrize(
@@ -214,9 +172,9 @@ def test_a_hit_leads_to_what_was_said_around_it(run):
 )
 def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, code, says):
     done = run(*arguments)
-    assert done.returncode == code
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == code
+    assert says in done.err
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(
@@ -225,8 +183,8 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
      "install", "uninstall"],
 )  # fmt: skip
 def test_help_has_examples(run, verb):
-    assert f"mcp-sessions {verb}" in run(verb, "--help").stdout.partition("examples:")[2]
+    assert f"mcp-sessions {verb}" in run(verb, "--help").out.partition("examples:")[2]
 
 
 def test_help_begins_with_what_a_verb_does_as_it_is_written(run):
-    assert "Serve the sessions to an MCP client." in run("serve", "--help").stdout
+    assert "Serve the sessions to an MCP client." in run("serve", "--help").out

@@ -24,7 +24,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3\d")
 
 
 @pytest.fixture(name="person", scope="module")
-def _person(tmp_path_factory):
+def _person(forks, tmp_path_factory):
     """Somebody with sessions of three weeks, ghosts, and a profile."""
     folder = tmp_path_factory.mktemp("person")
     home = folder / "h"
@@ -41,7 +41,7 @@ def _person(tmp_path_factory):
         connection.execute("UPDATE sessions SET ended_at = started_at + 9 WHERE source = 'tui'")
     with SessionDB(home / "profiles" / "work" / "state.db") as db:
         db.append_message("w", "user", "at work", create={"source": "cli"})
-    return Person(folder, home)
+    return Person(forks, folder, home)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 140])
@@ -65,29 +65,29 @@ def test_blocks_are_drawn_only_where_the_encoding_has_them(person):
     seen = plain(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
     assert seen.isascii()
     assert "####" in seen
-    assert "####" not in person.run("stats").stdout
-    assert "████" in person.run("stats").stdout
+    assert "####" not in person.run("stats").out
+    assert "████" in person.run("stats").out
 
 
 def test_there_is_colour_on_a_terminal_alone(person):
     assert COLOUR.search(person.sees(80, "stats")[1])
     assert not COLOUR.search(person.sees(80, "stats", NO_COLOR="1")[1])
-    assert "\x1b" not in person.run("stats").stdout
+    assert "\x1b" not in person.run("stats").out
 
 
 def test_json_is_the_answer_of_the_tool(person):
-    found = json.loads(person.run("stats", "--json").stdout)
+    found = json.loads(person.run("stats", "--json").out)
     assert set(found) == set(SPEC.answers.__annotations__)
     assert found["sessions"]["by_source"]["cli"] == SOURCES["cli"]
 
 
 def test_several_profiles_are_told_by_their_names(person):
-    found = json.loads(person.run("stats", "--all-profiles", "--json").stdout)
+    found = json.loads(person.run("stats", "--all-profiles", "--json").out)
     assert {name: each["messages"] for name, each in found["profiles"].items()} == {
         "default": sum(SOURCES.values()),
         "work": 1,
     }
-    said = person.run("stats", "--all-profiles").stdout
+    said = person.run("stats", "--all-profiles").out
     assert "(default)" in said
     assert "(work)" in said
 
@@ -99,40 +99,40 @@ def test_what_is_wrong_comes_with_the_command_line_that_mends_it(person):
     assert shlex.split(line) == ["mcp-sessions", "--home", str(person.home), "prune", "ghosts"]
 
 
-def test_one_of_something_is_said_as_one_and_a_cost_that_nobody_noted_is_none(tmp_path):
-    one = Person(tmp_path, tmp_path / "one")
+def test_one_of_something_is_said_as_one_and_a_cost_that_nobody_noted_is_none(forks, tmp_path):
+    one = Person(forks, tmp_path, tmp_path / "one")
     clock = sample.Clock()
     with SessionDB(one.home / "state.db", clock=clock) as db:
         sample.build(db, clock)
         sample.route(one.home, db, clock)
-    for seen in (one.run("stats").stdout, one.run("stats", "--html", "-").stdout):
+    for seen in (one.run("stats").out, one.run("stats", "--html", "-").out):
         assert "1 route to a session that is not there" in seen
         assert "3 empty sessions" in seen
         assert "none noted" in seen
         assert "$0.00" not in seen
-    assert "1 route to a session that is not there" in one.run("doctor", "--timeout", "1").stdout
+    assert "1 route to a session that is not there" in one.run("doctor", "--timeout", "1").out
 
 
 def test_deep_counts_instead_of_estimating(person):
-    assert "estimated" in person.run("stats").stdout
+    assert "estimated" in person.run("stats").out
     done = person.run("stats", "--deep", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert set(json.loads(done.stdout)) == set(SPEC.answers.__annotations__)
+    assert (done.code, done.err) == (0, "")
+    assert set(json.loads(done.out)) == set(SPEC.answers.__annotations__)
 
 
-def test_a_home_that_cannot_be_read_is_a_report_too(tmp_path):
-    person = Person(tmp_path, tmp_path / "h")
+def test_a_home_that_cannot_be_read_is_a_report_too(forks, tmp_path):
+    person = Person(forks, tmp_path, tmp_path / "h")
     (person.home / "state.db").mkdir(parents=True)
     done = person.run("stats")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "no database can be served here" in done.stdout
+    assert (done.code, done.err) == (0, "")
+    assert "no database can be served here" in done.out
 
 
 # -- the page ------------------------------------------------------------------------------
 
 
 def test_a_page_is_written_whole_and_for_its_owner_alone(person):
-    assert person.run("stats", "--html", "one.html").returncode == 0
+    assert person.run("stats", "--html", "one.html").code == 0
     path = person.folder / "one.html"
     text = path.read_text("utf-8")
     assert text.startswith("<!doctype html>")
@@ -143,7 +143,7 @@ def test_a_page_is_written_whole_and_for_its_owner_alone(person):
 
 def test_a_script_is_told_where_the_page_is(person):
     done = person.run("stats", "--html", "told.html", "--json")
-    assert json.loads(done.stdout) == {"written": "told.html"}
+    assert json.loads(done.out) == {"written": "told.html"}
 
 
 def test_a_disk_that_is_full_is_said_in_a_line(person):
@@ -162,20 +162,20 @@ def test_a_disk_that_is_full_is_said_in_a_line(person):
 
 
 def test_a_page_says_what_the_terminal_says(person):
-    text = person.run("stats", "--html", "-").stdout
+    text = person.run("stats", "--html", "-").out
     for said in ("Growth by week", "Sessions by source", "Size by table", "prune ghosts"):
         assert said in text
 
 
 def test_what_somebody_wrote_is_text_on_the_page(person):
-    text = person.run("stats", "--html", "-").stdout
+    text = person.run("stats", "--html", "-").out
     assert "<b>&" not in text
     assert "&lt;b&gt;&amp;" in text
     assert "\u202e" not in text
 
 
 def test_a_page_asks_nobody_for_anything(person):
-    text = person.run("stats", "--html", "-").stdout
+    text = person.run("stats", "--html", "-").out
     assert "default-src 'none'" in text
     assert not re.search(r"https?:|//\w|url\(|@import|<script|<img|<link|\bsrc=|\bhref=", text)
 
@@ -184,38 +184,38 @@ def test_a_page_that_is_there_is_replaced_when_somebody_says_so(person):
     path = person.folder / "two.html"
     path.write_text("mine")
     done = person.run("stats", "--html", "two.html")
-    assert (done.returncode, path.read_text()) == (5, "mine")
-    assert "nobody could be asked, and --yes was not given; nothing was written" in done.stderr
+    assert (done.code, path.read_text()) == (5, "mine")
+    assert "nobody could be asked, and --yes was not given; nothing was written" in done.err
     with person.at(80, "stats", "--html", "two.html") as terminal:
         terminal.until("Replace it? [y/N]")
         terminal.type("n\n")
-        code, seen = terminal.end()
+        code, seen = terminal.end(), terminal.seen
     assert (code, "Declined: nothing was written." in seen) == (5, True)
     assert path.read_text() == "mine"
     with person.at(80, "stats", "--html", "two.html") as terminal:
         terminal.until("Replace it? [y/N]")
         terminal.type("y\n")
-        assert terminal.end()[0] == 0
+        assert terminal.end() == 0
     assert path.read_text().startswith("<!doctype html>")
     path.write_text("mine")
-    assert person.run("stats", "--html", "two.html", "--yes").returncode == 0
+    assert person.run("stats", "--html", "two.html", "--yes").code == 0
     assert path.read_text().startswith("<!doctype html>")
 
 
 def test_what_is_no_page_is_never_replaced(person):
-    before = json.loads(person.run("stats", "--json").stdout)
+    before = json.loads(person.run("stats", "--json").out)
     database = str(person.home / "state.db")
     done = person.run("stats", "--html", database, "--yes")
-    assert done.returncode == 2
-    assert "ends in .html" in done.stderr
-    assert json.loads(person.run("stats", "--json").stdout)["messages"] == before["messages"]
+    assert done.code == 2
+    assert "ends in .html" in done.err
+    assert json.loads(person.run("stats", "--json").out)["messages"] == before["messages"]
 
 
 def test_a_page_that_cannot_be_written_is_said_in_a_line(person):
     done = person.run("stats", "--html", "nowhere/page.html")
-    assert done.returncode == 1
-    assert "cannot be written" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 1
+    assert "cannot be written" in done.err
+    assert "Traceback" not in done.err
 
 
 # -- the charts ----------------------------------------------------------------------------

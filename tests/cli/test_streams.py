@@ -13,8 +13,8 @@ from tests.cli.homes import FRESH, build
 
 
 @pytest.fixture(name="person")
-def _person(tmp_path):
-    return Person(tmp_path, build(tmp_path / "home"))
+def _person(forks, tmp_path):
+    return Person(forks, tmp_path, build(tmp_path / "home"))
 
 
 @pytest.fixture(name="unread")

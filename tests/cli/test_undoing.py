@@ -8,8 +8,8 @@ import pytest
 
 from mcp_serve.cli import sample
 from session_core import SessionDB, SessionFilter
+from tests.cli.at_terminal import CTRL_C
 from tests.cli.homes import FRESH, LONG, build
-from tests.cli.people import CTRL_C
 
 
 def live(home, session):
@@ -34,7 +34,7 @@ def test_a_person_sees_the_summary_that_is_made_without_a_model(person, home):
         assert "The summary, made without a model:" in seen.screen
         assert live(home, LONG) == before
         seen.type("y\n")
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert "% less" in seen.screen
     assert "decision" in seen.screen
     assert len(live(home, LONG)) < len(before)
@@ -84,7 +84,7 @@ def test_an_edit_says_what_is_and_what_would_be_and_asks(person, home):
         assert "archived: no -> yes" in said
         assert titles(home)[FRESH] == "What to cook"
         seen.type("y\n")
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert titles(home)[FRESH] == "Cooking"
     assert "Undo it by" in seen.screen
 
@@ -98,7 +98,7 @@ def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home
     with person("edit", FRESH, "--title", "Cooking") as seen:
         seen.until("[y/N]")
         seen.type(CTRL_C)
-        assert seen.ends() == 130
+        assert seen.end() == 130
     assert "Stopped; nothing was changed." in seen.screen
     assert titles(home) == before
     assert answer("log")["lines"] == []
@@ -152,7 +152,7 @@ def test_a_restore_says_what_comes_back_and_asks(person, answer, home):
         assert "and 5 more" in said
         assert titles(home) != before
         seen.type("y\n")
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert titles(home) == before
 
 
@@ -192,12 +192,12 @@ def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
         seen.until("[y/N]")
         assert "1 messages that were said since go to the trash" in seen.screen
         seen.type(CTRL_C)
-        assert seen.ends() == 130
+        assert seen.end() == 130
     assert len(live(home, plan["session_id"])) > 1
     with person("restore", plan["batch"]) as seen:
         seen.until("[y/N]")
         seen.type("y\n")
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert len(live(home, LONG)) == 120
 
 
@@ -225,7 +225,7 @@ def test_the_trash_says_what_it_takes_and_is_emptied_for_good(person, answer, ru
         seen.until("Empty for good 1 batch? [y/N]")
         assert "this has no undo" in " ".join(seen.screen.split())
         seen.type("y\n")
-        assert seen.ends() == 0
+        assert seen.end() == 0
     assert answer("trash", "list")["batches"] == []
     assert run("restore", done["batch"]).code == 4
 
@@ -299,11 +299,10 @@ def test_the_help_says_how_much_stays_where_nobody_says_so(run):
     assert "so many messages stay at the end (the last 30,000 tokens)" in said
 
 
-def test_the_long_one_of_the_demo_is_worth_compressing_as_it_is(forks, tmp_path):
+def test_the_long_one_of_the_demo_is_worth_compressing_as_it_is(script, tmp_path):
     clock = sample.Clock()
     with SessionDB(tmp_path / "demo" / "state.db", clock=clock) as db:
         sample.build(db, clock)
-    forks.start(["--home", str(tmp_path / "demo"), "compress", sample.LONG, "--yes"])
-    done = forks.ended()
+    done = script("--home", str(tmp_path / "demo"), "compress", sample.LONG, "--yes")
     assert (done.code, done.err) == (0, "")
     assert "% less" in done.out

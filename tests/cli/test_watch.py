@@ -10,7 +10,7 @@ from select import select
 import pytest
 
 from session_core import SessionDB
-from tests.cli.at_terminal import COMMAND, Person, plain
+from tests.cli.at_terminal import COMMAND, CTRL_C, Person, plain
 
 OTHER = """
 import sys
@@ -37,8 +37,8 @@ def commit(person, session, *texts):
 
 
 @pytest.fixture(name="person")
-def _person(tmp_path):
-    person = Person(tmp_path, tmp_path / "h")
+def _person(forks, tmp_path):
+    person = Person(forks, tmp_path, tmp_path / "h")
     with SessionDB(person.home / "state.db") as db:
         db.append_message("there", "user", "before", create={"source": "cli"})
     return person
@@ -49,8 +49,8 @@ def test_a_commit_of_another_process_is_a_line(person):
         terminal.until("Ctrl-C")
         commit(person, "there", "hello \x1b[31mthere " + "and on " * 99)
         seen = terminal.until("hello")
-        terminal.type("\x03")
-        assert terminal.end()[0] == 130
+        terminal.type(CTRL_C)
+        assert terminal.end() == 130
     (line,) = (each for each in plain(seen).splitlines() if "hello" in each)
     assert "before" not in seen
     assert "\x1b[31m" not in seen
@@ -76,8 +76,8 @@ def test_json_is_an_event_a_line_for_a_script(person):
         process.communicate(timeout=30)
 
 
-def test_a_home_that_appears_later_is_heard(tmp_path):
-    person = Person(tmp_path, tmp_path / "later")
+def test_a_home_that_appears_later_is_heard(forks, tmp_path):
+    person = Person(forks, tmp_path, tmp_path / "later")
     with person.at(80, "watch") as terminal:
         terminal.until("Ctrl-C")
         assert not person.home.exists()
@@ -86,7 +86,7 @@ def test_a_home_that_appears_later_is_heard(tmp_path):
 
 
 def test_all_profiles_are_heard_by_their_names(person):
-    work = Person(person.folder, person.home / "profiles" / "work")
+    work = Person(person.forks, person.folder, person.home / "profiles" / "work")
     commit(work, "w", "before")
     with person.at(80, "watch", "--all-profiles") as terminal:
         terminal.until("Ctrl-C")
@@ -98,8 +98,8 @@ def test_all_profiles_are_heard_by_their_names(person):
 
 def test_a_session_that_is_not_there_is_said(person):
     done = person.run("watch", "--session", "nobody")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "nobody" in done.stderr
+    assert (done.code, done.out) == (3, "")
+    assert "nobody" in done.err
 
 
 def test_the_key_of_a_chat_that_is_elsewhere_now_is_whole(person):
@@ -111,6 +111,7 @@ def test_the_key_of_a_chat_that_is_elsewhere_now_is_whole(person):
         given = [sys.executable, "-c", ROUTED, str(person.home), chat]
         subprocess.run(given, check=True)
         terminal.until("is now where")
-        terminal.type("\x03")
-        seen = plain(terminal.end()[1])
+        terminal.type(CTRL_C)
+        terminal.end()
+        seen = terminal.screen
     assert chat in "".join(seen.split())

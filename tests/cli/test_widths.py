@@ -38,7 +38,7 @@ def _screen(person):
 
     def screen(columns, *arguments, code=0):
         with person(*arguments, columns=columns) as seen:
-            assert seen.ends() == code, seen.screen
+            assert seen.end() == code, seen.screen
         return seen.screen
 
     return screen

@@ -56,6 +56,8 @@ class Opened:
         with ExitStack() as stack:
             self.db = SessionDB(home / "state.db", patience_s=2.0, clock=lambda: NOW)
             stack.callback(self.db.close)
+            # Two threads may look at once: each finds a reader, so every run has the same calls.
+            self.db._read(lambda _: self.db._read(lambda _: None))
             self.ledger = Ledger(
                 Beside(home / "state.db", root=home / KEPT), clock=lambda: NOW, patience_s=2.0
             )

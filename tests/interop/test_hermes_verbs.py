@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.forks import Forks, Ran
+from tests.cli.forks import Forks, Ran, surroundings
 from tests.interop.hermes import Hermes
 from tests.interop.maintained import KINDS, maker, snapshot
 
@@ -24,8 +25,8 @@ class Verbs:
 
     def run(self, *arguments: str) -> Ran:
         """Run one."""
-        self._forks.start(["--home", str(self.home), *arguments])
-        return self._forks.ended()
+        user = os.environ["HOME"]
+        return self._forks.run(["--home", str(self.home), *arguments], surroundings(user), user)
 
     def answer(self, *arguments: str) -> dict[str, Any]:
         """Run one that is done; return its JSON."""

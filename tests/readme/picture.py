@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import html
-import os
-import pty
 import re
 import shlex
-import struct
-import subprocess
-import sys
 import tempfile
-import termios
-from fcntl import ioctl
 from pathlib import Path
 
+from tests.cli.at_terminal import Terminal
+from tests.cli.forks import Forks, surroundings
 from tests.readme import home
 from tests.readme.parts import ROOT
 
@@ -40,29 +35,12 @@ def draw() -> str:
 
 def _printed(user: Path) -> list[str]:
     """Return the lines that a person with this home folder sees, with their style."""
-    person, terminal = pty.openpty()
-    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
-    env = {"HOME": str(user), "PATH": os.environ["PATH"], "TERM": "xterm", "LANG": "C.UTF-8"}
     words = shlex.split(COMMAND)[1:]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mcp_serve.cli.main", *words],
-        cwd=ROOT,
-        env=env,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    seen = b""
-    while True:
-        try:
-            seen += os.read(person, 10_000)
-        except OSError:  # the other end is closed
-            break
-    os.close(person)
-    if process.wait(30):
-        raise RuntimeError(seen.decode())
-    return [line.rstrip() for line in seen.decode().replace("\r\n", "\n").splitlines()]
+    given = {"env": surroundings(user), "folder": ROOT, "columns": _COLUMNS}
+    with Forks() as forks, Terminal(forks, *words, **given) as terminal:
+        if terminal.end():
+            raise RuntimeError(terminal.seen)
+    return [line.rstrip() for line in terminal.seen.splitlines()]
 
 
 def _svg(lines: list[str]) -> str:

@@ -212,8 +212,9 @@ def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
         found = db.changes(cursor)
         seen += [event.session_id for event in found.events]
         cursor = found.cursor
-    found = db.changes(cursor, timeout_s=20)
-    seen += [event.session_id for event in found.events]
+    if len(seen) < 2:  # an index of the ends is never costly, and leaves nothing to wait for
+        found = db.changes(cursor, timeout_s=20)
+        seen += [event.session_id for event in found.events]
     assert seen == ["s", "t"]
     assert db.changes(found.cursor).events == []
 
