@@ -214,6 +214,8 @@ class Runner:
                     change=lambda _: {ROOM: asdict(won)},
                     members=[left[0].id],
                 )
+        # Whoever else does this has perhaps taken it, and not noted it yet.
+        wait_for(self._ledger, batch.id, self.settle)
 
     def _require_no_gateway(self, plan: Plan) -> None:
         """Refuse what a live gateway would overwrite.
