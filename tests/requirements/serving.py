@@ -166,6 +166,7 @@ REQUIREMENTS = {
         "a_message_that_does_not_fit_is_read_in_pieces",
         "an_answer_is_within_max_chars_and_following_the_cursor_reads_all",
         "a_cut_message_goes_on_in_the_detail_that_it_was_begun_in",
+        "a_message_that_is_cut_leads_back_to_those_before_it",
         "a_picture_alone_says_that_it_is_one",
     ),
     "serving:search": of(
@@ -258,5 +259,6 @@ REQUIREMENTS = {
         "a_pin_is_told_where_no_column_has_it",
         "who_does_not_read_keeps_nobody_waiting_and_is_told_later",
         "who_follows_too_much_is_told_so",
+        "who_is_gone_is_forgotten",
     ),
 }
