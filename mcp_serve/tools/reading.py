@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, model_validator
@@ -58,6 +59,7 @@ def read(home: Home, given: ReadArguments, asked: Asked) -> dict[str, Any]:
     Raises:
         InvalidInput: nothing would, since what stands beside the messages takes all of it.
     """
+    given, asked = _with_centre(home, given, asked)
     place = _place(home, given, asked)
     of = place.session if asked.place is None else asked.place[0]
 
@@ -87,6 +89,18 @@ def read(home: Home, given: ReadArguments, asked: Asked) -> dict[str, Any]:
         f"max_chars {given.max_chars} has no room for a message of this session beside its id and "
         f"cursors; pass max_chars={min(wanted, budget.MOST)}"
     )
+
+
+def _with_centre(home: Home, given: ReadArguments, asked: Asked) -> tuple[ReadArguments, Asked]:
+    """Return what is asked of a read around a message so that it is seen.
+
+    A search finds what was compressed as well, and whoever reads on at it need not know that.
+    """
+    row = None if given.around is None else home.db.get_message(given.around)
+    if row is None or given.view == "full" or not row.get("compacted"):
+        return given, asked
+    full: dict[str, Any] = {"view": "full"}
+    return given.model_copy(update=full), replace(asked, query={**asked.query, **full})
 
 
 def _bare(row: dict[str, Any]) -> dict[str, Any]:

@@ -124,6 +124,20 @@ async def test_compacted_rows_are_shown_and_marked_in_a_full_view_alone(db, call
     ]
 
 
+async def test_a_hit_that_was_compressed_is_read_on_at_with_what_was_said_around_it(db, call):
+    said = [f"long ago {n}" for n in range(6)]
+    for text in said:
+        db.append_message("s1", "user", text, create={"source": "cli"})
+    db.archive_and_compact("s1", [{"role": "user", "content": "[summary]"}])
+    (hit,) = (await call("sessions_search", query='"ago 3"'))["hits"]
+    page = await call("sessions_read", session="s1", around=hit["message_id"], limit=3)
+    assert [each["text"] for each in page["messages"]] == said[2:5]
+    on = await call("sessions_read", cursor=page["next_cursor"], limit=2)
+    assert [each["text"] for each in on["messages"]] == [said[5], "[summary]"]
+    back = await call("sessions_read", cursor=page["prev_cursor"])
+    assert [each["text"] for each in back["messages"]] == said[:2]
+
+
 async def test_tool_rows_are_shortened_unless_detailed(db, call):
     called = {"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
     db.append_message("s1", "assistant", "", tool_calls=[called], create={"source": "cli"})
