@@ -37,8 +37,8 @@ _PATTERNS = [
 ]
 _ALL = frozenset(_NAMES)
 
-_SHORT = 32
-"""Texts as short as roles and the names of tools come again and again."""
+_SHORT = 200
+"""Texts as short as titles and the names of tools come again and again."""
 
 _FEW = 3
 """So many kinds are looked for by themselves; of more there are too many choices to keep."""

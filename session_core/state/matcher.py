@@ -32,7 +32,9 @@ class Word:
 
     def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
         """Return where it begins and ends, at or after `start`, None if it is not there."""
-        if len(self.words) > 1 and self._longest not in folded:
+        if len(self.words) == 1:
+            return self._find_one(folded, start)
+        if self._longest not in folded:
             return None
         at, begins = start, list[int]()
         while True:
@@ -52,6 +54,15 @@ class Word:
                 del begins[: place - self._again[place]]
             else:
                 at += 1
+
+    def _find_one(self, folded: str, at: int) -> tuple[int, int] | None:
+        """Return the same where it has one word, as most have."""
+        while (at := self._begin(folded, at)) >= 0:
+            end = self._end(folded, at, 0)
+            if end is not None:
+                return at, end
+            at += 1
+        return None
 
     def count(self, folded: str) -> int:
         """Return about how often it is there, 0 only if it is not."""

@@ -79,8 +79,17 @@ class _Spaced(dict[int, str]):
         return spaced
 
 
+class _Joined(dict[str, bool]):
+    """Whether a character next to a word would make it another one."""
+
+    def __missing__(self, char: str) -> bool:
+        self[char] = joined = not is_between(char) and not has_spaceless(char)
+        return joined
+
+
 _FOLD = _Fold()
 _SPACED = _Spaced()
+_JOINED = _Joined()
 
 
 def of(content: Any, tool_name: Any, tool_calls: Any) -> str:
@@ -149,7 +158,7 @@ def runs(text: str) -> list[str]:
 
 def is_joined(char: str) -> bool:
     """Whether a folded character next to a word would make it another word."""
-    return not is_between(char) and not has_spaceless(char)
+    return _JOINED[char]
 
 
 def is_between(char: str) -> bool:
