@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from session_core import Conflict, InvalidInput, NotFound, SessionError, find_ho
 
 if TYPE_CHECKING:
     from mcp_serve.homes import Home
+
+_MOST_LEFT = 8
+"""So many homes whose database was replaced stay open; no file is replaced as often in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Served:
                 raise NotFound(f"no profile {name!r} in {self.root}; there are {', '.join(known)}")
         self._paths = {name: known[name] for name in wanted or ["default"]}
         self._homes: dict[str, Home] = {}
-        self._left: dict[str, Home] = {}
+        self._left: deque[Home] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -112,17 +116,13 @@ class Served:
         )
 
     def _leave(self, name: str) -> None:
-        """Open a home no more; it stays open for the calls that are under way until the next one.
-
-        Those end by themselves, and no file is replaced as often as that.
-        """
-        before = self._left.pop(name, None)
-        if before is not None:
-            before.close()
+        """Open a home no more; it stays open for a while, for the calls that are under way."""
         if name in self._homes:
-            self._left[name] = self._homes.pop(name)
+            self._left.append(self._homes.pop(name))
+        while len(self._left) > _MOST_LEFT:
+            self._left.popleft().close()
 
     def close(self) -> None:
         """Close every home that was opened."""
-        for home in (*self._homes.values(), *self._left.values()):
+        for home in (*self._homes.values(), *self._left):
             home.close()

@@ -1,7 +1,8 @@
 """Threads for what is asked, of each kind only so many, so that none keeps another waiting.
 
-The SDK reads and writes standard input and output in anyio's own threads: nothing of ours runs
-there, or a thousand who wait for events would keep every request and answer in a queue.
+The SDK reads and writes standard input and output in anyio's own threads. Nothing of ours runs
+there but what is loaded behind the first answer, or a thousand who wait for events would keep
+every request and answer in a queue.
 """
 
 from __future__ import annotations

@@ -41,3 +41,18 @@ def moment(name: str, text: str | None, now: float) -> float | None:
             f"{name} {text!r:.80} is no time; give an age such as '7d' or '12h', "
             "or a time such as '2026-11-01T08:00:00Z'"
         ) from error
+
+
+def between(since: str | None, until: str | None, now: float) -> tuple[float | None, float | None]:
+    """Return the times between which something is looked for.
+
+    Raises:
+        InvalidInput: one of them says none, or nothing is between them.
+    """
+    first, last = moment("since", since, now), moment("until", until, now)
+    if first is not None and last is not None and first > last:
+        raise InvalidInput(
+            f"since {since!r:.80} is later than until {until!r:.80}, and nothing is between them; "
+            "exchange them"
+        )
+    return first, last

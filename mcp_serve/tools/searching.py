@@ -11,7 +11,7 @@ from mcp_serve import budget, naming, redaction, rows, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
 from mcp_serve.quoting import plain
-from mcp_serve.times import iso, moment
+from mcp_serve.times import between, iso
 from mcp_serve.tools.spec import Spec
 from mcp_serve.whole import text_of
 from session_core import Hit, MessageRow
@@ -52,8 +52,7 @@ def search(home: Home, given: SearchArguments, asked: Asked) -> dict[str, Any]:
     if home.redact(query) != query:
         return {"hits": [], "matched": "all", "searched_back_to": None, "next_cursor": None}
     session = None if given.session is None else naming.find(home, given.session).id
-    since = moment("since", given.since, asked.now)
-    until = moment("until", given.until, asked.now)
+    since, until = between(given.since, given.until, asked.now)
 
     def fetch(limit: int) -> dict[str, Any]:
         found = home.db.search(

@@ -11,7 +11,7 @@ from mcp_serve import arguments as given_as
 from mcp_serve import budget, rows, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
-from mcp_serve.times import moment
+from mcp_serve.times import between
 from mcp_serve.tools.spec import Spec
 from session_core import SessionFilter, plain_text
 
@@ -42,13 +42,14 @@ class ListArguments(given_as.Listing):
 
     def where(self, now: float) -> SessionFilter:
         """Return which conversations are asked for."""
+        since, until = between(self.since, self.until, now)
         return SessionFilter(
             words=self.query,
             project=self.project,
             source=given_as.several(self.source),
             status=self.status,
-            active_after=moment("since", self.since, now),
-            active_before=moment("until", self.until, now),
+            active_after=since,
+            active_before=until,
             end_reason=self.end_reason,
             min_messages=self.min_messages,
             max_messages=self.max_messages,

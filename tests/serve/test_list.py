@@ -113,6 +113,15 @@ async def test_a_time_that_is_none_says_what_one_is(refused):
     assert text.startswith("since 'yesterday' is no time; give an age such as '7d'")
 
 
+@pytest.mark.parametrize(
+    ("tool", "more"), [("sessions_list", {}), ("sessions_search", {"query": "x"})]
+)
+async def test_times_between_which_nothing_can_be_are_refused(refused, call, tool, more):
+    text = await refused(tool, since="2026-02-01", until="2026-01-01", **more)
+    assert text.startswith("since '2026-02-01' is later than until '2026-01-01'")
+    await call(tool, since="7d", until="1d", **more)
+
+
 async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
     for number in range(80):
         folder = f"/srv/{'long/' * 150}{number}"

@@ -58,6 +58,18 @@ async def test_who_waits_hears_of_another_database_that_events_were_missed(home_
     assert [event["text"] for event in heard["events"]] == ["news"]
 
 
+async def test_a_call_that_is_under_way_goes_on_where_the_home_is_replaced_twice(home_path):
+    replace(home_path, "one")
+    served = Served(Options(home=str(home_path)))
+    under_way = served.home()
+    assert [row.id for row in under_way.db.list_sessions().items] == ["one"]
+    for name in ("two", "three"):
+        replace(home_path, name)
+        assert [row.id for row in served.home().db.list_sessions().items] == [name]
+    assert under_way.feed.begin(None).session is None
+    served.close()
+
+
 async def test_who_has_subscribed_is_told_that_all_is_otherwise(home_path):
     replace(home_path, "one")
     served = Served(Options(home=str(home_path)))
