@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from functools import lru_cache
 
 from session_core import InvalidInput
 
@@ -13,12 +14,15 @@ _UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 def iso(at: float | None) -> str | None:
     """Return a time to the second in UTC; None where it is none that a calendar has."""
-    if at is None:
-        return None
     try:
-        return datetime.fromtimestamp(int(at), timezone.utc).isoformat().replace("+00:00", "Z")
+        return None if at is None else _said(int(at))
     except (OverflowError, ValueError, OSError):
         return None
+
+
+@lru_cache(4096)
+def _said(second: int) -> str:
+    return datetime.fromtimestamp(second, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 def moment(name: str, text: str | None, now: float) -> float | None:

@@ -75,9 +75,17 @@ class Search(Store):
         place = None if cursor is None else _decode(request, cursor)
         most = min(limit, MOST_HITS)
 
-        if not self.read_only and self._read(index.is_behind):
+        def answer(handle: Handle) -> SearchResult:
+            return _answer(handle, request, place, most)
+
+        def answer_unless_behind(handle: Handle) -> SearchResult | None:
+            return None if index.is_behind(handle) else answer(handle)
+
+        found = self._read(answer if self.read_only else answer_unless_behind)
+        if found is None:
             self._tidy()
-        return self._read(lambda handle: _answer(handle, request, place, most))
+            found = self._read(answer)
+        return found
 
 
 def _answer(handle: Handle, request: Request, place: Place | None, most: int) -> SearchResult:
