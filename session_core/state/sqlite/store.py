@@ -229,8 +229,10 @@ class Store:
         handle = self._open.idle_reader(self.path)
         if handle is not None:
             return handle
+        # Asked first: whoever makes it between the two looks has not lost it.
+        was_there = self._open.exists
         if not exists(self.path):
-            if self._open.exists:
+            if was_there:
                 raise StorageError(f"{self.path} is gone; put it back, or open another")
             return empty_handle()
         handle = open_reader(self.path)
