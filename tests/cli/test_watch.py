@@ -103,14 +103,14 @@ def test_a_session_that_is_not_there_is_said(person):
 
 
 def test_the_key_of_a_chat_that_is_elsewhere_now_is_whole(person):
-    chat = "-100" + "1234567890" * 5
+    chat = "-100" + "1234567890" * 5 + "#"
     with person.at(60, "watch") as terminal:
         terminal.until("Ctrl-C")
         commit(person, "there", "hello")
         terminal.until("hello")  # what only a comparison shows is compared from now on
         given = [sys.executable, "-c", ROUTED, str(person.home), chat]
         subprocess.run(given, check=True)
-        terminal.until("is now where")
+        terminal.until("#")  # the end of the key, which has lines of its own
         terminal.type(CTRL_C)
         terminal.end()
         seen = terminal.screen
