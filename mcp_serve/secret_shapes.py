@@ -33,8 +33,9 @@ _VALUE = (
 )
 """A value that is a secret by what stands before it: quoted, or with a digit in it."""
 
-_HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,200}"
-_BREAK = r"(?:\\{1,4}[nrt]|[\s\"'\\,+])"
+# Each sign is read in one way alone: what could be read in two would take for ever where it fails.
+_HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,200}(?=[\n\\])"
+_BREAK = r"(?:[\s\"'\\,+]|(?<=\\)[nrt])"
 
 BEGINNINGS: tuple[tuple[str, str, str, int], ...] = (
     ("aws key", r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])", r"[A-Z0-9]", 16),

@@ -163,6 +163,9 @@ def test_redacting_twice_is_redacting_once():
         "key" + " " * 500_000,
         "curl " + " -u a:" * 100_000,
         "curl -u a1" * 60_000,
+        "-----BEGIN PRIVATE KEY-----" + r"\\n" * 50_000 + "!",
+        "-----BEGIN PRIVATE KEY-----\n" + "Abc: " * 50_000 + "!",
+        ("-----BEGIN PRIVATE KEY-----\n" + "Abc: x\n" * 7 + "Abc: " * 40) * 500,
     ],
     ids=str.split,
 )
