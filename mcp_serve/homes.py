@@ -79,7 +79,7 @@ class Home:
             Corrupt: what has its name can be none.
         """
         try:
-            return SessionDB(self.path / DATABASE, read_only=self.read_only)
+            return SessionDB(self.path / DATABASE, read_only=self.read_only, in_hermes_home=True)
         except InvalidInput as error:
             raise Corrupt(f"no database can be served here: {error}") from error
 

@@ -11,12 +11,31 @@ from pathlib import Path
 DATABASE = "state.db"
 
 _MOST_OF_A_NAME = 200
-_SIGNS = ("config.yaml", "gateway.json", "sessions/sessions.json")
+_MIRROR = "sessions/sessions.json"
+_SIGNS = ("config.yaml", "gateway.json", _MIRROR)
+
+OWN_HOME = "This home was made by mcp-sessions"
+"""What the explanation at the start of the mirror of a home of our own says."""
+
+_EXPLANATION_BYTES = 2_000
 
 
 def looks_like_hermes(folder: Path) -> bool:
-    """Whether a folder without a database is a Hermes home all the same."""
-    return any(_is_there(folder / sign) for sign in _SIGNS)
+    """Return True if a folder that was found as a Hermes home is one, even without a database.
+
+    An application may have files of these names, so other folders are not judged by them.
+    """
+    return any(_is_there(folder / sign) for sign in _SIGNS) and not _has_own_mirror(folder)
+
+
+def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> bool:
+    """Return True if this is the folder of the installed Hermes, or of a profile in it."""
+    env = os.environ if environ is None else environ
+    named = [_absolute(env["HERMES_HOME"])] if env.get("HERMES_HOME") else []
+    roots = {os.path.realpath(root) for root in (*named, _hermes_default(env))}
+    real = Path(os.path.realpath(folder))
+    is_profile = real.parent.name == "profiles" and str(real.parent.parent) in roots
+    return str(real) in roots or is_profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +98,18 @@ def active_profile(root: Path) -> str | None:
             return file.read(_MOST_OF_A_NAME).strip() or None
     except OSError:
         return None
+
+
+def _has_own_mirror(folder: Path) -> bool:
+    """Return True if the mirror of the routes was written by us for a home of our own."""
+    path = folder / _MIRROR
+    try:
+        if not path.is_file():  # a pipe would block the reader
+            return False
+        with path.open("rb") as file:
+            return OWN_HOME.encode() in file.read(_EXPLANATION_BYTES)
+    except OSError:
+        return False
 
 
 def _is_there(path: Path) -> bool:

@@ -60,9 +60,14 @@ def reason(path: Path) -> str | None:
         return f"it is a file, and a home is a folder with a {_DATABASE}"
     if is_empty(path):
         return f"its {_DATABASE} has no bytes, and is no database"
-    if _is_there(database) or SessionDB(database, read_only=True).kind == "absent":
+    if _is_there(database) or _is_hermes_home(database):
         return None
     return f"no {_DATABASE} is in it" if path.is_dir() else "there is no such folder"
+
+
+def _is_hermes_home(database: Path) -> bool:
+    with SessionDB(database, read_only=True, in_hermes_home=True) as db:
+        return db.kind == "absent"
 
 
 def to_do(path: Path) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from session_core import _files
 from session_core.errors import Denied, SessionError, StorageError, StorageFull
+from session_core.home import OWN_HOME
 
 NAME = "sessions.json"
 PREFIX = ".sessions_"
@@ -30,6 +31,9 @@ README = (
     "'mcp-sessions list' shows them. To do without this file set gateway.write_sessions_json to "
     "false in config.yaml."
 )
+
+OWN_README = f"{README} {OWN_HOME}, it is no home of Hermes."
+"""The mirror of a home of our own is no sign of Hermes if the database is gone."""
 
 _FIRST = "_README"
 
@@ -57,11 +61,15 @@ class Mirror:
     """Reads and writes one sessions.json."""
 
     def __init__(
-        self, folder: Path, *, explained: bool = True, clock: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        *,
+        explanation: str = OWN_README,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = folder / NAME
         # Hermes 0.17 reads nothing of a file that begins with a text.
-        self._explanation = {_FIRST: README} if explained else {}
+        self._explanation = {_FIRST: explanation} if explanation else {}
         self.problems: dict[str, None] = {}
         self._clock = clock
         self._contents = Contents()

@@ -21,7 +21,7 @@ from session_core.routing import elsewhere
 from session_core.routing.elsewhere import Strays
 from session_core.routing.entries import SessionEntry
 from session_core.routing.later import Later, Retry
-from session_core.routing.mirror import Mirror, Signature
+from session_core.routing.mirror import OWN_README, README, Mirror, Signature
 from session_core.state.contract import StateDatabase
 
 MIRROR_DELAY_S = 0.5
@@ -46,7 +46,8 @@ class Table:
     ) -> None:
         self._db = db
         self._scope = str(folder.resolve())
-        self._mirror = Mirror(folder, clock=clock)
+        explanation = OWN_README if db.kind == "own" else README
+        self._mirror = Mirror(folder, explanation=explanation, clock=clock)
         self._mirrored = mirrored
         self._lock = threading.Lock()
         self._mirroring = threading.RLock()  # a change never waits for a mirror that is written

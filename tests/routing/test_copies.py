@@ -224,7 +224,7 @@ def test_the_routes_of_a_hermes_home_without_a_database_are_served_and_not_chang
 ) -> None:
     path = write_file(folder, {KEY: stored("s1")})
     before = path.read_bytes()
-    with SessionDB(home_path / "state.db") as db:
+    with SessionDB(home_path / "state.db", in_hermes_home=True) as db:
         store = make(db)
         assert ids(store) == {KEY: "s1"}
         for change in (

@@ -60,13 +60,18 @@ _EXIT_WAIT_S = 1.0
 
 
 class Store:
-    """Opens, reads, writes and closes one database; the nouns are added by its subclasses."""
+    """Opens, reads, writes and closes one database; the nouns are added by its subclasses.
+
+    `in_hermes_home` means that the folder was found as a Hermes home: if it has the signs of one
+    and no database, none is made in it.
+    """
 
     def __init__(
         self,
         db_path: str | os.PathLike[str] | None = None,
         *,
         read_only: bool = False,
+        in_hermes_home: bool = False,
         patience_s: float = 20.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -74,6 +79,8 @@ class Store:
         if not patience_s >= 0:
             raise InvalidInput(f"patience_s is {patience_s}; at least 0")
         self._read_only = read_only
+        # The caller of an application names a path; a path that was searched for may be Hermes'.
+        self._in_hermes_home = in_hermes_home or db_path is None
         self._patience_s = patience_s
         self._clock = clock
         self._pid = os.getpid()
@@ -222,8 +229,10 @@ class Store:
         return [each for each in late if each is not None and each.is_of_this_thread]
 
     def _kind_of_missing(self) -> HomeKind:
-        named = self.path.name == home.DATABASE
-        return "absent" if named and home.looks_like_hermes(self.path.parent) else "own"
+        folder = self.path.parent
+        if self.path.name != home.DATABASE or not home.looks_like_hermes(folder):
+            return "own"
+        return "absent" if self._in_hermes_home or home.is_hermes_folder(folder) else "own"
 
     def _reader(self) -> Handle:
         handle = self._open.idle_reader(self.path)
