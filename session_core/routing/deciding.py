@@ -137,24 +137,23 @@ class Deciding:
     def together(self, *session_keys: str, ending: Collection[str] = ()) -> Iterator[None]:
         """What changes inside, in sessions and in the routes of these chats, is one transaction.
 
-        The mirror follows it, and hooks are told, once it is committed. Nothing is removed inside.
+        It belongs to one task and one thread: a change of routes by another task of the thread is
+        refused at once, and one of the same chats by another thread waits. The mirror follows it,
+        and hooks are told, once it is committed. Nothing is removed inside.
         Where routes are in a file alone, they and the sessions change one after another. Who ends
         sessions inside by himself names them: the first chat that leaves one tells its end.
 
         Raises:
             InvalidInput: a transaction is open already.
+            Busy: another task of this thread has such a step open.
         """
         self._ready()
         step = Step(frozenset(session_keys), ending)
         with ExitStack() as stack:
             for key in sorted(step.session_keys):
                 stack.enter_context(self._flights.of(key))
-            with self._step():
-                self._told.together = step
-                try:
-                    yield
-                finally:
-                    self._told.together = None
+            with self._step(), self._told.within(step):
+                yield
         for tell in step.afterwards:
             self._do(tell)
 
@@ -244,6 +243,7 @@ class Deciding:
         if self.db is not None and self.db.read_only:
             raise Denied("the database of these routes was opened read-only; open it for writing")
         gateways.refuse_beside_one(self._homes)
+        self._told.check_task()
         step = self._told.together
         if step is not None and session_key in step.session_keys:
             return

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+
+from session_core.errors import Busy
+from session_core.event_loops import current_task
 
 
 class Step:
@@ -26,11 +30,38 @@ class Told(threading.local):
     """
 
     afterwards: list[Callable[[], object]]
-    together: Step | None = None
     turn: tuple[str, str] | None = None
 
     def __init__(self) -> None:
         self.afterwards = []
+        self._step: Step | None = None
+        self._task: weakref.ref[object] | None = None
+
+    @property
+    def together(self) -> Step | None:
+        """The step that this task has open in this thread."""
+        return self._step if self._task == current_task() else None
+
+    @contextmanager
+    def within(self, step: Step) -> Iterator[None]:
+        """Let what this task decides inside be a part of a step."""
+        self._step, self._task = step, current_task()
+        try:
+            yield
+        finally:
+            self._step = self._task = None
+
+    def check_task(self) -> None:
+        """Make sure that no other task of this thread has a step open.
+
+        Raises:
+            Busy: one has, and to wait for it would block both.
+        """
+        if self._step is not None and self.together is None:
+            raise Busy(
+                "another task of this thread has `store.together(...)` open; "
+                "run such a step as one function: await AsyncSessionStore(store).run(step)"
+            )
 
 
 class Flights:

@@ -75,6 +75,15 @@ REQUIREMENTS = {
         "of_many_writers_to_one_session_nothing_is_lost",
         "a_mistake_of_one_thread_takes_nothing_from_the_others",
     ),
+    "transactions:tasks": of(
+        "issue 16; design 8",
+        "A transaction belongs to one task; other tasks of its thread are refused at once.",
+        "contract/test_tasks",
+        "change_of_another_task_is_refused",
+        "transaction_of_another_task_is_refused",
+        "another_task_reads_committed_rows",
+        "change_in_another_thread_waits",
+    ),
     "transactions:close": of(
         "issue 2",
         "What was acknowledged before a close is there; afterwards every call says so.",

@@ -25,14 +25,17 @@ class Database(Protocol):
         """Whether it was opened for reading alone."""
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
-        """All that this thread changes inside is one transaction, or nothing of it is.
+        """All that this task changes inside is one transaction, or nothing of it is.
 
+        It belongs to one task and one thread. A change by another task of the thread is refused at
+        once, one by another thread waits, and both read what is committed. A coroutine passes a
+        function to `AsyncSessionDB.run` instead, which keeps the loop free.
         Where it is not `linked`, rows may refer to what is not there, as orphans that are put back.
         """
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread has a transaction open."""
+        """Whether this task has a transaction open in this thread."""
 
     def holders(self) -> list[Holder]:
         """Return the other processes that have it open, as far as this system tells."""

@@ -113,8 +113,11 @@ class Store:
         return self._immutable
 
     def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
-        """All that this thread changes inside is one transaction, or nothing of it is.
+        """All that this task changes inside is one transaction, or nothing of it is.
 
+        It belongs to one task and one thread. A change by another task of the thread is refused at
+        once, one by another thread waits, and both read what is committed. A coroutine passes a
+        function to `AsyncSessionDB.run` instead, which keeps the loop free.
         Where it is not `linked`, rows may refer to what is not there, as orphans that are put back.
         Keep it short: no hook, model call or file is waited for inside. On a path without a file
         it begins with its first change.
@@ -129,7 +132,7 @@ class Store:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread has a transaction open."""
+        """Whether this task has a transaction open in this thread."""
         writer = self._open.writer
         return bool(self._begun_late()) or (writer is not None and writer.current is not None)
 
@@ -142,6 +145,8 @@ class Store:
         writer = self._open.writer
         if self.in_transaction:
             raise InvalidInput("this thread has a transaction open; close the database after it")
+        if writer is not None:
+            writer.check_task()
         if writer is not None and self._kind == "own" and self._pid == os.getpid():
             writer.tidy(_TIDY_S)
         # Detached when that is done: one that was cut short can be called again.
@@ -224,9 +229,9 @@ class Store:
         return self._open.writer is None and not self.read_only and not exists(self.path)
 
     def _begun_late(self) -> list[Transaction]:
-        """Return the transactions of this thread that begin with its first change, in order."""
+        """Return the transactions of this task that begin with its first change, in order."""
         late = [each() for each in list(self._late)]
-        return [each for each in late if each is not None and each.is_of_this_thread]
+        return [each for each in late if each is not None and each.is_of_caller]
 
     def _kind_of_missing(self) -> HomeKind:
         folder = self.path.parent

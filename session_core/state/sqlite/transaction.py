@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from session_core.errors import InvalidInput, StorageError, Unsupported
+from session_core.event_loops import current_task
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.turns import this_thread
 
@@ -51,7 +52,7 @@ class Part:
 
 
 class Transaction:
-    """All that one thread changes inside is one transaction, or a part of the one around it."""
+    """The changes that one task makes inside, in one thread: one transaction, or a part of one."""
 
     def __init__(
         self,
@@ -71,10 +72,11 @@ class Transaction:
         self._job: Job | None = None
         self._part: Part | None = None
         self._thread: weakref.ref[Mark] | None = None
+        self._task: weakref.ref[object] | None = None
         self._over = False
 
     def __enter__(self) -> None:
-        self._thread = this_thread()
+        self._thread, self._task = this_thread(), current_task()
         with self._errors():
             late = self._is_late()
         if late:
@@ -84,9 +86,10 @@ class Transaction:
             self.begin()
 
     @property
-    def is_of_this_thread(self) -> bool:
-        """Whether what this thread changes is a part of it."""
-        return not self._over and self._thread == this_thread()
+    def is_of_caller(self) -> bool:
+        """Whether what this task changes in this thread is a part of it."""
+        caller = this_thread(), current_task()
+        return not self._over and (self._thread, self._task) == caller
 
     def begin(self) -> None:
         """Begin it, unless it has begun."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from session_core import driver
 from session_core.errors import Busy, StorageError
+from session_core.event_loops import current_task
 from session_core.state.sqlite.handle import Handle
 
 Step = Callable[[Handle], Any]
@@ -66,6 +67,7 @@ class Job:
         "result",
         "solo",
         "step",
+        "task",
         "thread",
         "wake",
     )
@@ -74,6 +76,7 @@ class Job:
         self.step = step
         self.deadline = deadline
         self.thread = this_thread()
+        self.task = current_task()
         self.solo = step is None
         """Whether no other thread may do it."""
         self.result: Any = None
@@ -91,8 +94,13 @@ class Job:
 
     @property
     def includes(self) -> bool:
-        """Whether what its thread calls now is a part of its transaction."""
+        """Whether what its caller calls now is a part of its transaction."""
         return self.inside and not self.over and (self.of is None or self.of() is not None)
+
+    @property
+    def is_of_caller(self) -> bool:
+        """Whether this thread and this task have made it."""
+        return self.thread == this_thread() and self.task == current_task()
 
 
 class Turns:
@@ -159,13 +167,25 @@ class Turns:
                 self.leader = None
             self._tell_first()
 
+    def check_task(self) -> None:
+        """Make sure that no other task of this thread has a transaction open.
+
+        Raises:
+            Busy: one has.
+        """
+        leader = self.leader
+        if leader is not None and leader.includes and leader.thread == this_thread():
+            job = Job(None, 0.0)
+            if leader.task != job.task:
+                raise _held_by_this_thread(leader, job)
+
     def _try(self, job: Job, *, closely: bool) -> bool:
         """Make a job the leader where it may be."""
         if self.leader is job:
             self.leader = None
         if self._is_led(job, closely=closely):
             if self.leader is not None and self.leader.thread == job.thread:
-                raise Busy("a change of this very thread is under way; try again after it")
+                raise _held_by_this_thread(self.leader, job)
         elif self._is_first(job):
             self.leader = job
             return True
@@ -213,6 +233,15 @@ class Turns:
         # Whoever is before this one waits for another process, which is named where it is known.
         locked: Exception = driver.library().OperationalError("database is locked")
         return locked
+
+
+def _held_by_this_thread(leader: Job, job: Job) -> Busy:
+    if leader.task == job.task:
+        return Busy("a change of this very thread is under way; try again after it")
+    return Busy(
+        "another task of this thread has a transaction open, and to wait for it would block both; "
+        "run a transaction as one function: await AsyncSessionDB(db).run(step)"
+    )
 
 
 def _wake(job: Job) -> None:

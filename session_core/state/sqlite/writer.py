@@ -22,7 +22,7 @@ from session_core.errors import Busy, InvalidInput, StorageError
 from session_core.state.sqlite.handle import Handle, is_busy
 from session_core.state.sqlite.log import Log, hurry
 from session_core.state.sqlite.transaction import Part
-from session_core.state.sqlite.turns import Job, Step, Turns, this_thread
+from session_core.state.sqlite.turns import Job, Step, Turns
 
 T = TypeVar("T")
 
@@ -66,9 +66,9 @@ class Writer:
 
     @property
     def current(self) -> Handle | None:
-        """The handle of the transaction that this thread has open, if any."""
+        """The handle of the transaction that this task has open in this thread, if any."""
         job = self._turns.leader
-        mine = job is not None and job.includes and job.thread == this_thread()
+        mine = job is not None and job.includes and job.is_of_caller
         return self._handle if mine else None
 
     @property
@@ -155,6 +155,14 @@ class Writer:
         if handle is not None and handle.due and self.current is None:
             handle.due = False
             self.tidy(_AFTERWARDS_S)
+
+    def check_task(self) -> None:
+        """Make sure that no other task of this thread has a transaction open.
+
+        Raises:
+            Busy: one has.
+        """
+        self._turns.check_task()
 
     def close(self, wait_s: float = math.inf) -> bool:
         """Close the connection once the change that is under way is over; say if it was in time.

@@ -1,0 +1,172 @@
+"""The event loops of asyncio and trio: the task that runs now, and work for a loop from a thread.
+
+Neither library is imported here, so that a process without coroutines pays for neither.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import importlib
+import sys
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+_beside: contextvars.ContextVar[EventLoop | None] = contextvars.ContextVar(
+    "loop_beside", default=None
+)
+
+
+class EventLoop(Protocol):
+    """An event loop, as other threads use it."""
+
+    def is_closed(self) -> bool:
+        """Return whether it runs nothing any more, as far as is known."""
+
+    def is_here(self) -> bool:
+        """Return whether it runs in this thread."""
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop soon.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine as a task of the loop; a cancelled future cancels the task.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+
+
+class AsyncioLoop:
+    """An event loop of asyncio."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def is_closed(self) -> bool:
+        """Return whether it runs nothing any more."""
+        return self._loop.is_closed()
+
+    def is_here(self) -> bool:
+        """Return whether it runs in this thread."""
+        return _asyncio_loop() is self._loop
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop soon."""
+        self._loop.call_soon_threadsafe(function)
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine as a task of the loop."""
+        import asyncio  # noqa: PLC0415 -- it is loaded already
+
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+
+class TrioLoop:
+    """A run of trio, named by its token."""
+
+    def __init__(self, token: Any) -> None:
+        self._token = token
+
+    def is_closed(self) -> bool:
+        """Return False: a token does not know; a call on a run that is over raises."""
+        return False
+
+    def is_here(self) -> bool:
+        """Return whether it runs in this thread."""
+        return _trio_token() is self._token
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop soon."""
+        self._token.run_sync_soon(function)
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine as a system task: one that fails must not end the whole run."""
+        trio = importlib.import_module("trio")
+        future: Future[T] = Future()
+        scope = trio.CancelScope()
+        context = contextvars.copy_context()
+
+        async def settle() -> None:
+            try:
+                with scope:
+                    future.set_result(await coroutine)
+            except BaseException as error:
+                if not isinstance(error, Exception):  # the run is over, and cancels its tasks
+                    future.cancel()
+                    raise
+                future.set_exception(error)
+            else:
+                future.cancel()
+
+        def spawn() -> None:
+            trio.lowlevel.spawn_system_task(settle, context=context)
+
+        def cancel(ended: Future[T]) -> None:
+            if ended.cancelled():
+                with suppress(RuntimeError):
+                    self._token.run_sync_soon(scope.cancel)
+
+        self._token.run_sync_soon(spawn)
+        future.add_done_callback(cancel)
+        return future
+
+
+def running_loop() -> EventLoop | None:
+    """Return the event loop that runs in this thread."""
+    token = _trio_token()
+    if token is not None:
+        return TrioLoop(token)
+    loop = _asyncio_loop()
+    return None if loop is None else AsyncioLoop(loop)
+
+
+def current_task() -> weakref.ref[Any] | None:
+    """Return the task that runs in this thread; None outside of one."""
+    task = None
+    if _trio_token() is not None:
+        task = importlib.import_module("trio").lowlevel.current_task()
+    elif (loop := _asyncio_loop()) is not None:
+        import asyncio  # noqa: PLC0415 -- it is loaded already
+
+        task = asyncio.current_task(loop)
+    return None if task is None else weakref.ref(task)
+
+
+def loop_beside() -> EventLoop | None:
+    """Return the loop of the task that waits for this thread, unless it would stand still."""
+    loop = _beside.get()
+    if loop is None or loop.is_closed() or loop.is_here():
+        return None
+    return loop
+
+
+def set_loop_beside(loop: EventLoop) -> None:
+    """Let `loop_beside` return a loop in this context."""
+    _beside.set(loop)
+
+
+def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
+    if "asyncio" not in sys.modules:
+        return None
+    import asyncio  # noqa: PLC0415 -- it is loaded already, or is being loaded by another thread
+
+    return asyncio._get_running_loop()  # noqa: SLF001 -- documented, and it raises nothing
+
+
+def _trio_token() -> Any:
+    if "trio" not in sys.modules:
+        return None
+    lowlevel = importlib.import_module("trio").lowlevel
+    return lowlevel.current_trio_token() if lowlevel.in_trio_task() else None

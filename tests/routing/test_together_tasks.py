@@ -1,0 +1,61 @@
+"""A step of routes and sessions belongs to one task: other tasks of the thread are refused."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from session_core import AsyncSessionStore, Busy, SessionStore
+from tests.routing.chats import KEY, OTHER, chat, ids
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"]),
+]
+
+
+@pytest.mark.parametrize("chat_id", [42, 43])
+async def test_together_refuses_other_tasks(any_store: SessionStore, chat_id: int) -> None:
+    for known in (42, 43):
+        any_store.get_or_create_session(chat(known))
+    before = ids(any_store)
+    opened, leave = anyio.Event(), anyio.Event()
+
+    async def hold() -> None:
+        with any_store.together(KEY):
+            opened.set()
+            await leave.wait()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(hold)
+        await opened.wait()
+        key = KEY if chat_id == 42 else OTHER
+        with pytest.raises(Busy, match=r"run\(step\)"):
+            any_store.reset_session(key)
+        with pytest.raises(Busy, match=r"run\(step\)"), any_store.together(key):
+            pass
+        assert any_store.peek_session_id(key) == before[key]
+        leave.set()
+    assert ids(any_store) == before
+    assert any_store.reset_session(key) is not None
+
+
+async def test_together_makes_other_threads_wait(store: SessionStore) -> None:
+    store.get_or_create_session(chat())
+    before = ids(store)
+    opened, leave = anyio.Event(), anyio.Event()
+
+    async def hold() -> None:
+        with store.together(KEY):
+            store.suspend_session(KEY)
+            opened.set()
+            await leave.wait()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(hold)
+        await opened.wait()
+        group.start_soon(AsyncSessionStore(store).reset_session, KEY)
+        await anyio.wait_all_tasks_blocked()
+        assert ids(store) == before
+        leave.set()
+    assert ids(store) != before
