@@ -442,6 +442,16 @@ class Orphans:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockedIndex:
+    """A search index that this process cannot write, for lack of its tokenizer or module."""
+
+    name: str
+    needs: str
+    tables: tuple[str, ...]
+    """Tables whose rows can be neither inserted nor deleted, since their triggers write to it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """What somebody has noted in the database that he is at; it may be long ago."""
 

@@ -253,6 +253,10 @@ _TRIGRAM_VIEW = (
     "CREATE VIEW messages_fts_trigram_src AS SELECT m.id, m.role, m.content, m.tool_name,"
     " m.tool_calls FROM messages AS m WHERE m.role <> 'tool' AND {people}"
 )
+_CJK_VIEW = (
+    "CREATE VIEW messages_fts_cjk_src AS SELECT m.id, m.content, m.tool_name, m.tool_calls"
+    " FROM messages AS m WHERE m.role <> 'tool'"
+)
 _TRIGRAM = ", tokenize='trigram'"
 
 _PENDING = "(SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = 'fts_rebuild_{}')"
@@ -286,6 +290,16 @@ def statements(schema: int, layout: int) -> Iterator[str]:
             yield from _split(_INLINE.format(fts=fts, tokenize=tokenize))
     else:
         yield from _external(layout)
+
+
+def cjk_statements(tokenizer: str) -> Iterator[str]:
+    """Return what adds the index of a native tokenizer, which leaves out the rows of tools."""
+    yield _CJK_VIEW
+    options = {"source": "messages_fts_cjk_src", "tokenize": f", tokenize='{tokenizer}'"}
+    columns = ["content", "tool_name", "tool_calls"]
+    rows = "{row}.role <> 'tool'"
+    for statement in _index("messages_fts_cjk", columns, rows, options, prefix=False):
+        yield statement.replace("'fts_rebuild_", "'fts_cjk_rebuild_")
 
 
 def _external(layout: int) -> Iterator[str]:

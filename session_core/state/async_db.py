@@ -201,6 +201,8 @@ class AsyncSessionDB:
     drifted_sessions = _look(StateDatabase.drifted_sessions)
     check_integrity = _look(StateDatabase.check_integrity)
     sizes = _look(StateDatabase.sizes)
+    blocked_indexes = _look(StateDatabase.blocked_indexes)
+    check_rows_writable = _look(StateDatabase.check_rows_writable)
     optimize_step = _change(StateDatabase.optimize_step)
     vacuum = _change(StateDatabase.vacuum)
     inventory = _look(StateDatabase.inventory)

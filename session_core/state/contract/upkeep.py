@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from session_core.models import Claim, Facts, Finding, Sizes, Stock, Vacuumed
+from session_core.models import BlockedIndex, Claim, Facts, Finding, Sizes, Stock, Vacuumed
 
 Step = Callable[[], object]
 """Called every now and then by work that takes long; what it raises ends that without a trace."""
@@ -34,6 +34,16 @@ class Upkeep(Protocol):
 
     def check_integrity(self, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
         """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
+
+    def blocked_indexes(self) -> list[BlockedIndex]:
+        """Return the search indexes that this process cannot write."""
+
+    def check_rows_writable(self, tables: Collection[str]) -> None:
+        """Refuse a change that would insert or delete rows of these tables and fail.
+
+        Raises:
+            Unsupported: a blocked index is fed by one of them.
+        """
 
     def sizes(self, *, exact: bool = False, step: Step | None = None) -> Sizes:
         """Return bytes by table: estimates at once, or counted in a child process."""

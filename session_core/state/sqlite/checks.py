@@ -19,7 +19,7 @@ from session_core import driver
 from session_core.errors import Unsupported
 from session_core.models import Finding
 from session_core.state.contract import Step
-from session_core.state.sqlite import blocks, trigram
+from session_core.state.sqlite import blocks, extension, trigram
 from session_core.state.sqlite.handle import Handle, file_uri
 from session_core.state.sqlite.opening import exists, open_reader
 from session_core.state.sqlite.stepping import stepping
@@ -41,18 +41,29 @@ _ORPHANS = {
 }
 
 
-def check(path: Path, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
-    """Return what is wrong with a file; nothing is wrong with one that is not there."""
+def check(
+    path: Path,
+    *,
+    deep: bool = False,
+    step: Step | None = None,
+    extension_of: Path | None = None,
+) -> list[Finding]:
+    """Return what is wrong with a file; nothing is wrong with one that is not there.
+
+    `extension_of` is the home whose extension is loaded to check its indexes.
+    """
     if not exists(path):
         return []
     handle = open_reader(path)
     try:
+        if extension_of is not None:
+            extension.load_if_safe(handle, extension_of)
         with handle.snapshot(), stepping(handle.connection, step):
             damage = list(_damage(handle))
             if damage:
                 return damage
             found = list(_orphans(handle))
-        return found + (_check_copy(handle, step) if deep else [])
+        return found + (_check_copy(handle, step, extension_of) if deep else [])
     finally:
         handle.connection.close()
 
@@ -101,7 +112,7 @@ def _orphans(handle: Handle) -> Iterator[Finding]:
         yield Finding(code, count, what + (" (or more)" if count == _MOST_ORPHANS else ""))
 
 
-def _check_copy(handle: Handle, step: Step | None) -> list[Finding]:
+def _check_copy(handle: Handle, step: Step | None, extension_of: Path | None) -> list[Finding]:
     needed = _size(handle)
     _sweep(Path(tempfile.gettempdir()), time.time())
     with tempfile.TemporaryDirectory(prefix=_COPY_PREFIX) as folder:
@@ -113,6 +124,8 @@ def _check_copy(handle: Handle, step: Step | None) -> list[Finding]:
             driver.connect(file_uri(Path(folder, "copy.db"), "mode=rwc"), busy_timeout_s=1)
         )
         try:
+            if extension_of is not None:
+                extension.load_if_safe(copy, extension_of)
             _copy_to(handle, copy, step)
             with stepping(copy.connection, step):
                 return [finding for table in _index_tables(copy) for finding in _index(copy, table)]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from session_core.state.sqlite import blocks, index
+from session_core.state.sqlite import extension, index
 from session_core.state.sqlite.handle import Handle, quoted
-
-CHECKS = blocks.load("checks")
 
 _USUAL = 4
 _SELDOM = 8
@@ -35,7 +33,7 @@ def _unset(handle: Handle) -> list[str]:
     """Return the indexes for which nobody has chosen how often they merge."""
     tables = handle.schema.get("index_tables")
     if tables is None:
-        tables = [name for (name,) in handle.values(CHECKS["list_index_tables"])]
+        tables = extension.list_usable(handle)
         handle.schema["index_tables"] = tables
     asked = "SELECT 1 FROM {} WHERE k = 'automerge'"
     return [each for each in tables if handle.value(asked.format(_settings(each))) is None]

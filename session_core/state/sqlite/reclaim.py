@@ -18,13 +18,11 @@ from session_core.errors import Busy, InvalidInput, StorageFull
 from session_core.models import Vacuumed
 from session_core.presence import sidecar
 from session_core.state.contract import Step
-from session_core.state.sqlite import blocks, rewriting
+from session_core.state.sqlite import extension, rewriting
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.opening import size
 from session_core.state.sqlite.stepping import stepping
 from session_core.state.sqlite.store import Store
-
-CHECKS = blocks.load("checks")
 
 _STEP_S = 0.015
 """So long a step of merging works; its commit takes about as much as is left of 20 ms."""
@@ -121,7 +119,7 @@ class Reclaim(Store):
 def _merge(handle: Handle) -> bool:
     """Merge in small parts until the time is over; return whether the last one did anything."""
     until = time.monotonic() + _STEP_S
-    for (table,) in handle.values(CHECKS["list_index_tables"]):
+    for table in extension.list_usable(handle):
         name = quoted(table)
         merge = f"INSERT INTO {name}({name}, rank) VALUES ('merge', ?)"  # noqa: S608 -- from the schema, quoted
         while True:

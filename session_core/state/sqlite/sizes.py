@@ -82,12 +82,19 @@ def estimate(handle: Handle, path: Path) -> Sizes:
         int(handle.value(f"PRAGMA {name}"))
         for name in ("page_size", "page_count", "freelist_count")
     )
-    parts = {table: _table_bytes(handle, table, page) for table in _tables(handle)}
+    found = layout(handle)
+    shadows = {f"{index}_data" for index in found.indexes}
+    parts = {
+        table: _index_blocks(handle, table) * page
+        if table in shadows
+        else _table_bytes(handle, table, page)
+        for table in _tables(handle)
+    }
     parts["sqlite_schema"] = max(int(handle.value(SQL["get_schema_bytes"]) or 0), page)
     scale = (pages - free) * page / (sum(parts.values()) or 1)
     sizes = Sizes(db=pages * page, wal=_size(sidecar(path, "-wal")), free=free * page, index=0)
     scaled = {table: size * scale for table, size in parts.items()}
-    return layout(handle).fill(sizes, scaled, exact=False)
+    return found.fill(sizes, scaled, exact=False)
 
 
 def count(estimated: Sizes, found: Layout, path: Path, step: Step | None = None) -> Sizes:
@@ -152,8 +159,6 @@ def _tables(handle: Handle) -> list[str]:
 
 
 def _table_bytes(handle: Handle, table: str, page: int) -> float:
-    if table.endswith("_data") and handle.has(table[:-5]) and handle.has(table, "block"):
-        return _index_blocks(handle, table) * page
     sample = _sample(handle, table)
     rows = sum(weight * _row_bytes(sizes, page) for weight, sizes in sample.rows)
     indexes = handle.values(SQL["list_indexes"], (table,))

@@ -27,7 +27,7 @@ from session_core.errors import (
     StorageError,
     Unsupported,
 )
-from session_core.state.sqlite import index, rewriting
+from session_core.state.sqlite import extension, index, rewriting
 from session_core.state.sqlite.connections import Connections
 from session_core.state.sqlite.handle import Handle, translate
 from session_core.state.sqlite.opening import (
@@ -74,6 +74,7 @@ class Store:
         in_hermes_home: bool = False,
         patience_s: float = 20.0,
         clock: Callable[[], float] = time.time,
+        load_extension: bool = False,
     ) -> None:
         self.path = _checked(home.find_home().db_path if db_path is None else db_path)
         if not patience_s >= 0:
@@ -83,6 +84,7 @@ class Store:
         self._in_hermes_home = in_hermes_home or db_path is None
         self._patience_s = patience_s
         self._clock = clock
+        self._loads = load_extension
         self._pid = os.getpid()
         self._open = Connections()
         self._lock = threading.RLock()  # a signal handler may write while it is held
@@ -205,8 +207,11 @@ class Store:
             yield
         except (driver.library().Error, UnicodeDecodeError) as error:
             translated = translate(error, self.path)
+            missing = extension.find_missing(error)
             if isinstance(translated, Busy):
                 translated = self._busy()
+            elif missing is not None:
+                translated = extension.refuse(self.path, missing, requested=self._loads)
             raise translated from error
 
     def _busy(self) -> SessionError:
@@ -256,6 +261,8 @@ class Store:
             handle.connection.close()
             return empty_handle()
         self._kind, self._open.exists = kind, True
+        if self._loads and kind == "hermes":
+            extension.load_if_safe(handle, self.path.parent)
         return handle
 
     def _writer(self) -> Writer:
@@ -271,7 +278,7 @@ class Store:
                 own = self._kind == "own"
                 # Nothing here may refer to `self`: whoever drops it unclosed relies on its end.
                 self._open.writer = Writer(
-                    partial(open_writer, self.path, own=own),
+                    partial(_open_writer, self.path, own=own, loads=self._loads),
                     own=own,
                     patience_s=self._patience_s,
                     check=partial(self._open.check_same_file, self.path),
@@ -309,6 +316,14 @@ def _checked(path: str | os.PathLike[str]) -> Path:
     if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113 -- as above
         raise InvalidInput(f"{found} is a device, a pipe or a socket; name a database file")
     return found
+
+
+def _open_writer(path: Path, *, own: bool, loads: bool) -> Handle:
+    """Open for writing, with the extension of a Hermes home if that is asked for."""
+    handle = open_writer(path, own=own)
+    if loads and not own:
+        extension.load_if_safe(handle, path.parent)
+    return handle
 
 
 def _rehearse(step: Callable[[Handle], T]) -> tuple[bool, T]:

@@ -7,14 +7,14 @@ belong to a session go with it; routes and files of a home do not, they are the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
-from session_core.models import Finding, Sizes
+from session_core.models import BlockedIndex, Finding, Sizes
 from session_core.state import arguments
 from session_core.state.contract import Step
 from session_core.state.pace import Pace
-from session_core.state.sqlite import blocks, checks, sessions, sizes
+from session_core.state.sqlite import blocks, checks, extension, sessions, sizes
 from session_core.state.sqlite.deletion import delete_row, delete_some, there
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
@@ -105,7 +105,18 @@ class Upkeep(Store):
         """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
         self._check_alive()
         with self._errors():
-            return checks.check(self.path, deep=deep, step=step)
+            folder = self.path.parent if self._loads and self.kind == "hermes" else None
+            return checks.check(self.path, deep=deep, step=step, extension_of=folder)
+
+    def blocked_indexes(self) -> list[BlockedIndex]:
+        """Return the search indexes that this process cannot write."""
+        return self._read(extension.list_blocked)
+
+    def check_rows_writable(self, tables: Collection[str]) -> None:
+        """Refuse a change that would insert or delete rows of these tables and fail."""
+        for index in self.blocked_indexes():
+            if not set(tables).isdisjoint(index.tables):
+                raise extension.refuse(self.path, index, requested=self._loads)
 
     def sizes(self, *, exact: bool = False, step: Step | None = None) -> Sizes:
         """Return bytes by table: estimates at once, or counted in a child process."""

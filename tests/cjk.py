@@ -1,0 +1,48 @@
+"""The CJK index of newer Hermes homes: the index, its tokenizer, and a process that loads it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.hermes_schema import cjk_statements
+from tests.homes import connect
+
+INDEX, TOKENIZER = "messages_fts_cjk", "cjk_unicode61"
+SOURCE = Path(__file__).with_name("cjk_tokenizer.c")
+
+
+def add_cjk_index(path: Path) -> None:
+    """Add the index to a database of Hermes, on a SQLite that does not have its tokenizer.
+
+    The tokenizer of our fixture cuts as unicode61 does, so the index is made with that one, and
+    its schema names the other afterwards.
+    """
+    with connect(path) as connection:
+        connection.execute("BEGIN")
+        for statement in cjk_statements("unicode61"):
+            connection.execute(statement)
+        connection.execute(f"INSERT INTO {INDEX}({INDEX}) VALUES ('rebuild')")  # noqa: S608
+        connection.execute("COMMIT")
+        version = connection.execute("PRAGMA schema_version").fetchone()[0]
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, 'unicode61', ?) WHERE name = ?",
+            (TOKENIZER, INDEX),
+        )
+        connection.execute(f"PRAGMA schema_version={version + 1}")
+        connection.execute("PRAGMA writable_schema=OFF")
+
+
+def compile_tokenizer(home: Path) -> Path:
+    """Compile the extension into a home, where its user alone can write it.
+
+    It needs gcc and sqlite3ext.h.
+    """
+    folder = home / "lib"
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    library = folder / "libfts5_cjk.so"
+    command = ["gcc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE]
+    subprocess.run(command, check=True)
+    library.chmod(0o644)
+    return library

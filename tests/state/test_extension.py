@@ -1,0 +1,236 @@
+"""Search indexes that this process cannot write, and the checks before an extension is loaded."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from session_core import driver
+from session_core.errors import Denied, NotFound, Unsupported
+from session_core.models import BlockedIndex
+from session_core.state.sqlite import extension
+from session_core.state.sqlite.db import SessionDB
+from tests.cjk import INDEX, add_cjk_index
+from tests.homes import SCHEMAS, add_session, connect, fill, hermes_database, own_database
+
+FULL = "fill_0_00001"
+HELLO = [{"role": "user", "content": "hello"}]
+BLOCKED = BlockedIndex(INDEX, "the tokenizer cjk_unicode61", ("messages",))
+
+
+@pytest.fixture(params=(16, 22, 23, 26, 30))
+def path(request, tmp_path) -> Path:
+    """A filled Hermes database with the CJK index, whose tokenizer is not loaded."""
+    path = tmp_path / "home" / "state.db"
+    hermes_database(path, request.param)
+    fill(path)
+    with connect(path) as connection:
+        old = {"started_at": 1.0, "ended_at": 2.0, "end_reason": "tui_close"}
+        add_session(connection, "ghost", source="tui", **old)
+        add_session(connection, "parent", ended_at=2.0, end_reason="compression")
+        add_session(connection, "orphan", started_at=1.0, parent_session_id="parent")
+    add_cjk_index(path)
+    return path
+
+
+@pytest.fixture
+def db(path):
+    with SessionDB(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def library(tmp_path) -> Path:
+    """A file in the place of the extension, which only its user can write."""
+    library = tmp_path / "home" / extension.LIBRARY
+    library.parent.mkdir(parents=True, mode=0o755)
+    library.write_bytes(b"not a library")
+    library.chmod(0o644)
+    return library
+
+
+def load(library: Path) -> None:
+    with closing(driver.connect("file::memory:", busy_timeout_s=0)) as connection:
+        extension.load(connection, library.parent.parent)
+
+
+def test_blocked_index_is_listed(db):
+    assert db.blocked_indexes() == [BLOCKED]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_usual_home_has_no_blocked_index(schema, tmp_path):
+    hermes_database(tmp_path / "state.db", schema)
+    with SessionDB(tmp_path / "state.db") as db:
+        assert db.blocked_indexes() == []
+        db.check_rows_writable(["messages", "sessions"])
+
+
+def test_own_home_has_no_blocked_index(tmp_path):
+    own_database(tmp_path / "state.db")
+    with SessionDB(tmp_path / "state.db", load_extension=True) as db:
+        assert db.blocked_indexes() == []
+
+
+def test_index_that_appears_later_is_listed(tmp_path):
+    path = tmp_path / "state.db"
+    hermes_database(path, 30)
+    with SessionDB(path) as db:
+        assert db.blocked_indexes() == []
+        add_cjk_index(path)
+        assert db.blocked_indexes() == [BLOCKED]
+
+
+def test_check_refuses_only_tables_of_the_index(db):
+    db.check_rows_writable(["sessions", "gateway_routing"])
+    with pytest.raises(Unsupported, match="messages_fts_cjk, which needs the tokenizer"):
+        db.check_rows_writable(["messages"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda db: db.append_message(FULL, "user", "hello"),
+        lambda db: db.append_messages("new", HELLO, create={"source": "cli"}),
+        lambda db: db.delete_session(FULL),
+        lambda db: db.replace_messages(FULL, HELLO),
+    ],
+    ids=["append", "append_many", "delete", "replace"],
+)
+def test_direct_change_is_refused_with_choices(change, db, path):
+    before = contents(path)
+    with pytest.raises(Unsupported) as refusal:
+        change(db)
+    assert contents(path) == before
+    text = str(refusal.value)
+    assert "cjk_unicode61" in text
+    assert "--load-extension" in text
+    assert "load_extension=True" in text
+    assert "Hermes" in text
+
+
+def test_unrelated_methods_work_beside_blocked_index(db, path):
+    before = schema(path)
+    first = db.list_sessions(limit=50).items[0].id
+    assert db.search("deploy").hits
+    assert db.get_messages(first)
+    assert db.set_session_title(first, "Another title")
+    db.set_session_archived(first, archived=True)
+    db.end_session(first, "cli_close")
+    db.reopen_session(first)
+    db.update_token_counts(first, input_tokens=3)
+    db.set_meta("a", "b")
+    assert db.finalize_orphaned_compression_sessions() >= 0
+    db.prune_empty_ghost_sessions()
+    assert db.get_session("ghost") is None
+    user = next(row for row in db.get_messages(first) if row["role"] == "user")
+    db.rewind_to_message(first, user["id"])
+    db.restore_rewound(first, user["id"])
+    while db.optimize_step():
+        pass
+    db.vacuum()
+    assert db.health_facts().orphans == ()
+    assert schema(path) == before
+
+
+def test_sizes_count_blocked_index_as_index(db):
+    for exact in (False, True):
+        sizes = db.sizes(exact=exact)
+        assert sizes.tables[INDEX] >= 4096
+        assert not any(name.startswith(f"{INDEX}_") for name in sizes.tables)
+        others = sum(size for name, size in sizes.tables.items() if "fts" in name)
+        assert sizes.index == others
+
+
+def test_deep_check_finds_no_damage(db):
+    codes = {finding.code for finding in db.check_integrity(deep=True)}
+    assert codes <= {"search_index_unchecked"}
+
+
+def test_safe_library_passes_the_checks(library):
+    with pytest.raises(Unsupported, match=r"built without extension loading|cannot be loaded"):
+        load(library)
+
+
+def test_extension_loading_is_off_afterwards(library):
+    with closing(driver.connect("file::memory:", busy_timeout_s=0)) as connection:
+        with pytest.raises(Unsupported):
+            extension.load(connection, library.parent.parent)
+        with pytest.raises(driver.library().OperationalError, match=r"not authorized|no such func"):
+            connection.execute("SELECT load_extension(?)", (str(library),))
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_library_that_others_write_is_refused(library, mode):
+    library.chmod(mode)
+    with pytest.raises(Denied, match=r"libfts5_cjk\.so can be written by other users"):
+        load(library)
+
+
+@pytest.mark.parametrize("up", [0, 1, 2])
+def test_folder_that_others_write_is_refused(library, up):
+    folder = library.parents[up]
+    mode = folder.stat().st_mode
+    folder.chmod(0o775)
+    try:
+        with pytest.raises(Denied, match=f"{folder.name} can be written by other users"):
+            load(library)
+    finally:
+        folder.chmod(mode)
+
+
+def test_linked_library_is_refused(library):
+    library.rename(library.with_name("real.so"))
+    library.symlink_to("real.so")
+    with pytest.raises(Denied, match=r"libfts5_cjk\.so is (a link|not a regular file)"):
+        load(library)
+
+
+def test_linked_library_folder_is_refused(library):
+    library.parent.rename(library.parents[1] / "real")
+    library.parent.symlink_to("real")
+    with pytest.raises(Denied, match="lib is a link"):
+        load(library)
+
+
+def test_linked_home_is_resolved(library, tmp_path):
+    (tmp_path / "link").symlink_to("home")
+    with pytest.raises(Unsupported):
+        load(tmp_path / "link" / extension.LIBRARY)
+
+
+def test_pipe_in_place_of_library_is_refused(library):
+    library.unlink()
+    os.mkfifo(library, 0o600)
+    with pytest.raises(Denied, match="not a regular file"):
+        load(library)
+
+
+def test_missing_library_is_not_found(tmp_path):
+    with pytest.raises(NotFound, match="is not there"):
+        load(tmp_path / extension.LIBRARY)
+
+
+def test_refusal_reports_why_extension_is_missing(path):
+    with SessionDB(path, load_extension=True) as db:
+        assert db.list_sessions(limit=1).items
+        with pytest.raises(Unsupported, match=r"not loaded: .*libfts5_cjk\.so is not there"):
+            db.append_message("ghost", "user", "hello")
+
+
+def contents(path: Path) -> list[tuple[object, ...]]:
+    with connect(path, "ro") as connection:
+        return [
+            row
+            for table in ("sessions", "messages")
+            for row in connection.execute(f"SELECT * FROM {table} ORDER BY id")  # noqa: S608
+        ]
+
+
+def schema(path: Path) -> list[tuple[object, ...]]:
+    with connect(path, "ro") as connection:
+        listed = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+        return sorted(listed, key=repr)
