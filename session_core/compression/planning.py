@@ -22,6 +22,9 @@ from session_core.state.contract import StateDatabase
 
 T = TypeVar("T")
 
+TABLES = ("messages",)
+"""Tables whose rows a compression and its undo insert and delete."""
+
 _INEFFECTIVE = 2
 _MUST_SURVIVE = 40
 _CHARS_PER_TOKEN = (0.25, 4.0)
@@ -77,6 +80,7 @@ class Planner:
     ) -> tuple[Planned, list[MessageRow]]:
         """Record a plan; return it with the messages of its range."""
         seen = self.look(session_id)
+        self._db.check_rows_writable(TABLES)
         if not force:
             self._require_effect(seen.row["id"])
         limits = self._limits if keep_last is None else replace(self._limits, keep_last=keep_last)

@@ -17,6 +17,7 @@ from session_core.compression.applied import KINDS, UNDO, finish, taken_up
 from session_core.compression.dropping import Doomed
 from session_core.compression.locks import Locks
 from session_core.compression.past import Past, kept_in_place, revive
+from session_core.compression.planning import TABLES
 from session_core.compression.records import NotCompressed, Undone, UndoPlanned
 from session_core.compression.routes import Led, Routes
 from session_core.errors import Changed, InvalidInput
@@ -70,6 +71,7 @@ class Undo:
         # Who had the lock may have undone it, or have died over that.
         resume(self._db, self._ledger, KINDS)
         past = Past.of(self._ledger, batch)
+        self._db.check_rows_writable(TABLES)
         if past.compressed.shape == "in_place":
             return self._run(past, partial(kept_in_place, past), partial(revive, past))
         doomed = dropping.look(self._db, past)
@@ -80,6 +82,7 @@ class Undo:
     def _look(self, batch: str) -> UndoPlanned | None:
         resume(self._db, self._ledger, KINDS)
         past = Past.of(self._ledger, batch)
+        self._db.check_rows_writable(TABLES)
         if past.compressed.shape == "in_place":
             return None
         doomed = dropping.look(self._db, past)
@@ -99,6 +102,7 @@ class Undo:
 
     def _apply(self, plan: Plan) -> Undone:
         past = Past.of(self._ledger, plan.about["batch"])
+        self._db.check_rows_writable(TABLES)
         doomed = dropping.look(self._db, past)
         planned = {member.id: member.revision for member in plan.members}
         if doomed != Doomed(planned, tuple(plan.about["detached"])):

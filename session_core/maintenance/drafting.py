@@ -52,6 +52,12 @@ class Draft:
         else:
             self._choose_orphans(wanted)
 
+    def tables(self) -> set[str]:
+        """Return the tables of which a plan to prune deletes rows that an index may follow."""
+        parts = {members.part_of(each) for each in self.members.values()}
+        found = {"sessions"} if parts & {"sessions", "ghosts"} else set()
+        return found | ({"messages"} if self._rows else set())
+
     def bytes(self) -> Bytes:
         """Return about what the trash takes, and what is won now and when that expires."""
         scene = self._scene

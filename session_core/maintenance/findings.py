@@ -158,6 +158,14 @@ def of_engine(seen: Seen) -> Iterator[Found]:
         yield Found("engine_fault", 1, f"{seen.facts.engine}: {seen.facts.fault}")
 
 
+def of_blocked(seen: Seen) -> Iterator[Found]:
+    """Yield the search indexes that this process cannot write."""
+    for index in seen.scene.db.blocked_indexes():
+        rows = " and ".join(index.tables) or "no table"
+        what = f"the search index {index.name} needs {index.needs}, which is not loaded: {_BLOCKED}"
+        yield Found("blocked_index", 1, what.format(rows=rows))
+
+
 def of_integrity(db: StateDatabase, step: Step) -> list[Found]:
     """Return what is damaged; all of the file is read for it, and a copy of the index checked."""
     return [
@@ -178,6 +186,11 @@ _NEVER = "sessions that never ended; those not active for 30 days are told as ab
 _DRIFTED = (
     "sessions whose counter is not what their rows say; no plan, since their agent may be about to "
     "write it, and nothing here believes it"
+)
+
+_BLOCKED = (
+    "rows of {rows} can be neither added nor removed here (prune, compress, restore, import); "
+    "the rest works"
 )
 
 _NO_PLAN = "no plan mends it"
@@ -215,5 +228,6 @@ PARTS: dict[str, Callable[[Seen], Iterator[Found]]] = {
     "the files of sessions": of_files,
     "the room that is taken": of_sizes,
     "the engine": of_engine,
+    "the search indexes": of_blocked,
 }
 """What a report looks at, each part by itself, so that one may fail."""

@@ -6,7 +6,7 @@ left out, and all of it is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -58,6 +58,7 @@ class Importing:
             reading = Reading(file, {each.id: each for each in found}, tally)
             if stop is not None and stop():
                 outcome, found = "partial", []
+            self._check_writable(found)
             for group in arriving.in_order(found):
                 if stop is not None and stop():
                     outcome = "partial"
@@ -95,8 +96,21 @@ class Importing:
             coming.append(Coming(each.id, each.title, each.messages))
             if each.parent in there and not self._storing.may_have(lines, each.parent):
                 tally.left_out.append(Skipped(each.id, STRANGE))
+        self._check_writable(lines[each.id] for each in coming)
         left = tuple(tally.skipped), tuple(tally.broken), tuple(tally.left_out)
         return Arrivals(tuple(coming), *left)
+
+    def _check_writable(self, found: Iterable[Found]) -> None:
+        """Refuse before anything comes in if an index takes no rows of it.
+
+        Raises:
+            Unsupported: it does not.
+        """
+        if self._db.blocked_indexes():
+            new = [each for each in found if self._is_new(each)]
+            tables = ["sessions"] if new else []
+            messages = ["messages"] if any(each.messages for each in new) else []
+            self._db.check_rows_writable(tables + messages)
 
     def _note(self, result: Imported) -> None:
         counts = {

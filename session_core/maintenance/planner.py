@@ -54,6 +54,8 @@ class Planner:
         protected = dict(draft.protected.most_common())
         if not found:
             return Preview("nothing", None, None, 0, (), protected, Bytes(), warnings)
+        if wanted.verb == "prune":
+            self._db.check_rows_writable(draft.tables())
         size = draft.bytes() if wanted.verb == "prune" else Bytes()
         about = {
             "wanted": {"verb": wanted.verb, "what": wanted.what, "start_new": wanted.start_new},

@@ -21,9 +21,11 @@ from session_core.maintenance.changes import CHANGE, Change
 from session_core.maintenance.contents import Contents
 from session_core.maintenance.edits import PIN
 from session_core.maintenance.left import Left, is_new
+from session_core.maintenance.taken import IMAGES
 from session_core.maintenance.tally import Tally
 from session_core.maintenance.undoing import Undoing
 from session_core.maintenance.waiting import wait_for
+from session_core.models import Images
 from session_core.state.contract import StateDatabase
 
 WHAT = "restore"
@@ -57,6 +59,7 @@ class Restoring:
         """Put back what a batch has changed, or go on with that."""
         until = time.monotonic() + for_s
         batch = self._ledger.undoable(batch_id)
+        self._check_writable(self._steps(batch))
         left = self._left(batch)
         tally = Tally(batch, self._members(batch), sum(is_new(tried) for _, tried in left))
         undoing = self._ledger.add_batch(WHAT).id if left else ""
@@ -89,6 +92,7 @@ class Restoring:
         """Return what a restore would put back."""
         batch = self._ledger.undoable(batch_id)
         left = [step for step in self._steps(batch) if step.undone_at is None]
+        self._check_writable(left)
         if batch.plan is None:
             kept = [one for step in left for one in self._ledger.trash(step.id)]
             edited = tuple(_edited(kept))
@@ -133,6 +137,21 @@ class Restoring:
         left = [step for step in reversed(self._steps(batch)) if step.undone_at is None]
         found = [(step, Left.of(self._ledger.tried(step.id))) for step in left]
         return sorted(found, key=lambda each: not is_new(each[1]))
+
+    def _check_writable(self, steps: Iterable[Step]) -> None:
+        """Refuse before anything is put back if an index takes no rows of what comes back.
+
+        Raises:
+            Unsupported: it does not.
+        """
+        if not self._db.blocked_indexes():
+            return  # the trash is read for nothing otherwise
+        for step in steps:
+            kept = self._ledger.trash(step.id) if step.undone_at is None else ()
+            with suppress(Corrupt):  # the other steps may be whole
+                for one in kept:
+                    if one.what == IMAGES:
+                        self._db.check_rows_writable([Images.unpack(one.value).table])
 
     def _steps(self, batch: Batch) -> list[Step]:
         """Return the steps of a batch, which may not have taken something back themselves."""

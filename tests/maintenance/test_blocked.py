@@ -1,0 +1,194 @@
+"""Maintenance and compression of a home with an index that this process cannot write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Compressor, Limits
+from session_core.errors import Unsupported
+from tests.cjk import INDEX, add_cjk_index
+from tests.homes import connect
+from tests.maintenance.changing import Changing, changing
+from tests.maintenance.homes import fill, opened
+
+REFUSED = "messages_fts_cjk, which needs the tokenizer cjk_unicode61"
+TABLES = ("sessions", "messages", "gateway_routing")
+
+
+@pytest.fixture(params=(22, 30))
+def usual(request, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
+    """A Hermes home with everything in it, still without the index."""
+    with opened(home_path, request.param) as home:
+        fill(home)
+        home.session("long", 0.2, messages=60)
+        home.store.close()
+        with changing(home, tmp_path / "kept") as made:
+            yield made
+
+
+@pytest.fixture
+def blocked(usual: Changing) -> Changing:
+    """The same home with the index, whose tokenizer is not loaded."""
+    add_cjk_index(usual.home.db.path)
+    return usual
+
+
+@pytest.fixture
+def compressor(usual: Changing) -> Iterator[Compressor]:
+    home, limits = usual.home, Limits(keep_last=8)
+    ledger, clock = usual.ledger, home.clock
+    with Compressor(home.db, ledger, store=home.store, limits=limits, clock=clock) as made:
+        yield made
+
+
+def contents(changed: Changing) -> dict[str, list[Any]]:
+    """Return all rows of the home that a change could touch, and of the ledger that it adds."""
+    found = {}
+    with connect(changed.home.db.path, "ro") as connection:
+        for table in TABLES:
+            found[table] = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+    folder = changed.ledger.folder.find()
+    if folder is not None:
+        with connect(folder / "ledger.db", "ro") as connection:
+            for table in ("plans", "batches", "steps"):
+                count = f"SELECT count(*) FROM {table}"  # noqa: S608
+                found[table] = connection.execute(count).fetchall()
+    return found
+
+
+@pytest.mark.parametrize("what", ["sessions", "orphans", "all"])
+def test_prune_of_messages_is_refused(blocked: Changing, what: str) -> None:
+    before = contents(blocked)
+    with pytest.raises(Unsupported, match=REFUSED):
+        blocked.plan(what)
+    assert contents(blocked) == before
+
+
+@pytest.mark.parametrize(
+    ("what", "verb"),
+    [
+        ("ghosts", "prune"),
+        ("routes", "prune"),
+        ("index", "prune"),
+        ("trash", "prune"),
+        ("abandoned", "finalize"),
+        ("orphaned", "finalize"),
+        ("expired", "finalize"),
+    ],
+)
+def test_plan_without_messages_is_applied(blocked: Changing, what: str, verb: str) -> None:
+    planned = blocked.plan(what, verb)
+    if planned.plan is not None:
+        assert blocked.apply(planned).outcome == "applied"
+    else:
+        assert what in ("trash", "routes")
+
+
+def test_restore_without_messages_is_done(blocked: Changing) -> None:
+    before = contents(blocked)
+    for what, verb in (("ghosts", "prune"), ("abandoned", "finalize")):
+        done = blocked.do(what, verb)
+        assert done.removed + done.finalized
+        assert blocked.maintenance.coming(done.batch).count
+        assert not blocked.restore(done).unfit
+    after = contents(blocked)
+    assert all(sorted(after[t], key=repr) == sorted(before[t], key=repr) for t in TABLES)
+
+
+def test_edit_works_beside_blocked_index(blocked: Changing) -> None:
+    edited = blocked.maintenance.edit("long", title="Another title", archived=True)
+    blocked.maintenance.restore(edited.batch)
+    assert blocked.home.db.get_session("long")["title"] is None
+
+
+def test_restore_of_messages_is_refused(usual: Changing) -> None:
+    done = usual.do("sessions")
+    add_cjk_index(usual.home.db.path)
+    before = contents(usual)
+    for call in (usual.maintenance.coming, usual.maintenance.restore):
+        with pytest.raises(Unsupported, match=REFUSED):
+            call(done.batch)
+    assert contents(usual) == before
+
+
+def test_plan_from_before_the_index_is_refused(usual: Changing) -> None:
+    planned = usual.plan("sessions")
+    add_cjk_index(usual.home.db.path)
+    before = contents(usual)
+    with pytest.raises(Unsupported, match="cjk_unicode61"):
+        usual.apply(planned)
+    after = contents(usual)
+    assert [after[table] for table in TABLES] == [before[table] for table in TABLES]
+
+
+def test_import_of_messages_is_refused(blocked: Changing, tmp_path: Path) -> None:
+    exported = tmp_path / "sessions.jsonl"
+    blocked.maintenance.export(exported, ["long"])
+    text = exported.read_text().replace('"long"', '"another"')
+    exported.write_text(text)
+    before = contents(blocked)
+    for call in (blocked.maintenance.arrivals, blocked.maintenance.import_):
+        with pytest.raises(Unsupported, match=REFUSED):
+            call(exported)
+    assert contents(blocked) == before
+
+
+def test_import_of_known_sessions_is_previewed(blocked: Changing, tmp_path: Path) -> None:
+    exported = tmp_path / "sessions.jsonl"
+    blocked.maintenance.export(exported, ["long"])
+    assert [each.id for each in blocked.maintenance.arrivals(exported).skipped] == ["long"]
+    assert blocked.maintenance.import_(exported).sessions == 0
+
+
+def test_compression_is_refused_before_the_model(blocked: Changing, compressor: Compressor) -> None:
+    asked: list[Any] = []
+    before = contents(blocked)
+    with pytest.raises(Unsupported, match=REFUSED):
+        compressor.plan("long", force=True)
+    with pytest.raises(Unsupported, match=REFUSED):
+        compressor.compress("long", lambda request: str(asked.append(request)))
+    assert contents(blocked) == before
+    assert asked == []
+
+
+@pytest.mark.parametrize("shape", ["in_place", "continuation"])
+def test_undo_of_compression_is_refused(
+    usual: Changing, compressor: Compressor, shape: Any
+) -> None:
+    usual.home.db.end_session("long", "idle")
+    usual.home.db.reopen_session("long")
+    done = compressor.compress("long", shape=shape)
+    add_cjk_index(usual.home.db.path)
+    before = contents(usual)
+    for call in (compressor.undo, compressor.plan_undo, usual.maintenance.coming):
+        with pytest.raises(Unsupported, match=REFUSED):
+            call(done.batch)
+    assert contents(usual) == before
+
+
+def test_compression_planned_before_the_index_is_refused(
+    usual: Changing, compressor: Compressor
+) -> None:
+    planned = compressor.plan("long")
+    add_cjk_index(usual.home.db.path)
+    before = contents(usual)
+    with pytest.raises(Unsupported, match="cjk_unicode61"):
+        compressor.apply(planned.plan)
+    after = contents(usual)
+    assert [after[table] for table in TABLES] == [before[table] for table in TABLES]
+
+
+def test_health_names_blocked_index(blocked: Changing) -> None:
+    health = blocked.maintenance.health()
+    (finding,) = [each for each in health.findings if each.code == "blocked_index"]
+    assert INDEX in finding.what
+    assert "cjk_unicode61" in finding.what
+    assert not [each for each in health.findings if each.code == "unreadable"]
+
+
+def test_health_of_usual_home_has_no_blocked_index(usual: Changing) -> None:
+    assert "blocked_index" not in {each.code for each in usual.maintenance.health().findings}
