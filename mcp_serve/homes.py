@@ -51,6 +51,7 @@ class Home:
         read_only: bool = False,
         redact: bool = True,
         trash: Path | None = None,
+        load_extension: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
@@ -58,6 +59,7 @@ class Home:
         self.read_only = read_only
         self.redacts = redact
         self._trash = trash
+        self._load_extension = load_extension and not read_only
         self.redact = redaction.redact if redact else redaction.keep
         self.redact_cut = redaction.redact_cut if redact else redaction.keep
         self.now = clock
@@ -79,7 +81,12 @@ class Home:
             Corrupt: what has its name can be none.
         """
         try:
-            return SessionDB(self.path / DATABASE, read_only=self.read_only, in_hermes_home=True)
+            return SessionDB(
+                self.path / DATABASE,
+                read_only=self.read_only,
+                in_hermes_home=True,
+                load_extension=self._load_extension,
+            )
         except InvalidInput as error:
             raise Corrupt(f"no database can be served here: {error}") from error
 

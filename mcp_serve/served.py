@@ -31,6 +31,8 @@ class Options:
     """The folder for new trash, where that is not to be with the rest."""
     confirm: bool = True
     """Whether the human is asked before a plan is applied, where the client can ask."""
+    load_extension: bool = False
+    """Whether the extension of a home is loaded, which some search indexes need to be written."""
     before: Callable[[], object] | None = None
     """Called once before anything is opened, and behind the first answer."""
 
@@ -113,6 +115,7 @@ class Served:
             read_only=self.options.read_only,
             redact=self.options.redact,
             trash=self.options.trash,
+            load_extension=self.options.load_extension,
         )
 
     def _leave(self, name: str) -> None:

@@ -49,6 +49,7 @@ _NEXT = {
     "broken_entries": "mend it by hand; the next change of a route sets a broken file aside",
     "long_log": "end the programs that have the database open; the last to close it cuts the log",
     "engine_fault": "install a newer SQLite",
+    "blocked_index": "add --load-extension to serve, prune, compress, restore or import",
     "unreadable": "mcp-sessions stats --deep",
 }
 """What mends a finding that no plan does."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from mcp_serve.cli import changing, previews
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_extension, of_homes
 from mcp_serve.cli.terminal import Column, Terminal
 from mcp_serve.cli.tools import Answer
 from mcp_serve.cli.values import some, whole
@@ -52,6 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=f"so many messages stay at the end (the last {Limits().tail_tokens:,} tokens)",
     )
     changing.arguments(parser)
+    of_extension(parser)
     of_homes(parser)
     of_answers(parser)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from mcp_serve.cli import absent
 from mcp_serve.cli.asking import agreed, declined
 from mcp_serve.cli.codes import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
-from mcp_serve.cli.options import command, of_answers, of_homes
+from mcp_serve.cli.options import command, of_answers, of_extension, of_homes
 from mcp_serve.cli.progress import Bar
 from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Column, Terminal
@@ -48,6 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=whole(1), metavar="N", default=20, help="how much of it is shown (20)"
     )
     parser.add_argument("--yes", action="store_true", help="bring it in without a question")
+    of_extension(parser)
     of_homes(parser)
     of_answers(parser)
 

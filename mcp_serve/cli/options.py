@@ -7,6 +7,9 @@ import shlex
 
 from mcp_serve.cli.values import some, whole
 
+_LOADS = ("prune", "compress", "restore", "import")
+"""The verbs that take --load-extension, but serve."""
+
 
 def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
     """Add which home is meant to a verb, or `before` all verbs: there they have their defaults."""
@@ -40,6 +43,15 @@ def of_answers(parser: argparse.ArgumentParser, *, before: bool = False) -> None
     )
 
 
+def of_extension(parser: argparse.ArgumentParser) -> None:
+    """Add the option that loads the extension of a home."""
+    parser.add_argument(
+        "--load-extension",
+        action="store_true",
+        help="load lib/libfts5_cjk.so of the home, which its CJK search index needs",
+    )
+
+
 def refuse_what_says_nothing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End where an option stands before a verb that does not take it, as it does behind it."""
     for name, takes in (
@@ -70,4 +82,6 @@ def command(options: argparse.Namespace, *words: str) -> str:
     """Return what to type next about the same home."""
     home = ["--home", options.home] if options.home else []
     profiles = [word for name in options.profile for word in ("--profile", name)]
-    return shlex.join(["mcp-sessions", *home, *profiles, *words])
+    loads = getattr(options, "load_extension", False) and words[0] in _LOADS
+    extension = ["--load-extension"] if loads else []
+    return shlex.join(["mcp-sessions", *home, *profiles, *words, *extension])

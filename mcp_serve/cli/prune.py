@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve.cli import changing, filters
-from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.options import of_answers, of_extension, of_homes
 from mcp_serve.cli.values import folder
 from mcp_serve.tools import prune
 
@@ -38,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trash", type=folder, metavar="DIR", help="keep what goes in this folder")
     changing.arguments(parser, limit=True)
     filters.add(parser, until="not active since then (90d)")
+    of_extension(parser)
     of_homes(parser)
     of_answers(parser)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from mcp_serve import plans, rows
 from mcp_serve.cli import changing, previews
-from mcp_serve.cli.options import of_answers, of_homes, of_pages
+from mcp_serve.cli.options import of_answers, of_extension, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, Terminal, local
 from mcp_serve.cli.tools import Answer, Tools, answer, show_list, terminal
 from mcp_serve.cli.working import Working
@@ -38,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", nargs="?", metavar="BATCH", help="undo this one")
     of_pages(parser, 20)
     changing.arguments(parser, "show it, stop; prints a handle where it would drop something")
+    of_extension(parser)
     of_homes(parser)
     of_answers(parser)
 

@@ -7,7 +7,7 @@ import gc
 from typing import TYPE_CHECKING, Any
 
 from mcp_serve.cli.codes import INTERRUPTED
-from mcp_serve.cli.options import of_homes
+from mcp_serve.cli.options import of_extension, of_homes
 from mcp_serve.cli.values import whole
 from mcp_serve.served import Options, Served
 
@@ -35,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="whether the human is asked before a plan is applied, where the client can ask",
     )
     parser.add_argument("--no-redact", action="store_true", help="let secrets through")
+    of_extension(parser)
     http = parser.add_argument_group("HTTP")
     http.add_argument("--http", action="store_true", help="serve /mcp and /sse instead")
     http.add_argument("--host", help=f"the address ({_HOST})")
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
             read_only=options.read_only,
             redact=not options.no_redact,
             confirm=options.confirm == "ask",
+            load_extension=options.load_extension,
             before=_choose_driver,
         )
     )

@@ -58,6 +58,7 @@ class Tools:
                 all_profiles=options.all_profiles,
                 read_only=not changes,
                 trash=getattr(options, "trash", None),
+                load_extension=getattr(options, "load_extension", False),
             )
         )
         if not new:
