@@ -41,7 +41,7 @@ class Asking:
         """Add it to a server."""
 
         async def render(session: str = "") -> str:
-            return self.text.replace("{session}", json.dumps(shorten(redact(plain(session)), 500)))
+            return self.text.replace("{session}", json.dumps(shorten(plain(redact(session)), 500)))
 
         made = Prompt.from_function(
             render, name=self.name, title=self.title, description=self.description

@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from mcp_serve.normalized_text import TERMINAL
+
 HIDDEN = re.compile(
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 """What turns the direction of text around, or cannot be seen at all."""
 
+_TERMINAL = re.compile(TERMINAL)
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -32,14 +35,13 @@ def textual(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a value as one line without control and bidirectional characters.
+    """Return a value as one line without terminal sequences, control and hidden characters.
 
     What joins emoji (U+200D) is hidden too and taken out with the rest: a title is no worse for it.
-    Secrets are looked for behind this, since a hidden sign in one would hide it too.
     """
     text = textual(value)
     if not (text.isascii() and text.isprintable()):
-        text = _BREAKS.sub(" ", HIDDEN.sub("", text))
+        text = _BREAKS.sub(" ", HIDDEN.sub("", _TERMINAL.sub("", text)))
     return " ".join(text.split())
 
 

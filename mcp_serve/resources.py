@@ -116,7 +116,7 @@ class Resources:
 
     def _listed(self, home: Home, found: SessionSummary) -> Resource:
         """Return the entry of a conversation, under an address that means this one."""
-        title = rows.one_line(home, found.title) or home.redact_cut(plain(found.preview))
+        title = rows.one_line(home, found.title) or plain(home.redact_cut(found.preview))
         name, address = title or found.id, address_of_session(found.id)
         if home.profile is None:
             return Resource(uri=address, name=name, mime_type=MIME)

@@ -26,7 +26,7 @@ def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> di
         "id": name(found.id),
         **said(root_id=None if found.root_id == found.id else name(found.root_id)),
         "title": one_line(home, found.title),
-        "preview": home.redact_cut(plain(found.preview)),
+        "preview": plain(home.redact_cut(found.preview)),
         "source": one_line(home, found.source) or "",
         "status": found.status,
         "started_at": iso(found.started_at),
@@ -45,8 +45,11 @@ def name(value: Any) -> str:
 
 
 def one_line(home: Home, value: Any, most: int = 200) -> str | None:
-    """Return what somebody has written that stands in one line: no secret, no hidden sign."""
-    return None if value is None else shorten(home.redact(plain(value)), most)
+    """Return a stored value as one line without secrets and hidden signs.
+
+    Secrets go first: a line has no breaks any more by which a wrapped one is recognised.
+    """
+    return None if value is None else shorten(plain(home.redact(textual(value))), most)
 
 
 def shown(home: Home, row: MessageRow, *, whole: bool) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from session_core import MessageRow, plain_text
 _DEPTH = 50
 _AROUND = re.compile(r"[\s\"'\\=:,]+")
 _WORD = re.compile(r"[^\s\"'\\=:,]{6,}")
+_WORDS = re.compile(r"\S+")
 _LEAST = 6
 """Shorter values are of no secret that is known."""
 
@@ -33,6 +35,8 @@ def text_of(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
         start = length + 1 if lines else 0
         lines.append(line)
         length = start + len(line)
+        if piece != line:
+            found += [(start + begin, start + end) for begin, end in _folded(piece)]
         if len(line) >= _LEAST and _inner(piece) in whole:
             found.append((start, length))
         elif ends:
@@ -40,6 +44,24 @@ def text_of(row: MessageRow) -> tuple[str, list[tuple[int, int]]]:
             found += [(start + it.start(), start + it.end()) for it in words if it[0] in ends]
     shown = " ".join(lines)
     return shown, sorted([*found, *spans(shown)])
+
+
+def _folded(piece: str) -> list[tuple[int, int]]:
+    """Return where secrets of a text are in it as one line, which has no wrapped ones any more."""
+    secrets = spans(piece)
+    if not secrets:
+        return []
+    words, places, length = [], [], 0
+    for word in _WORDS.finditer(piece):
+        words.append(word.start())
+        places.append(length)
+        length += len(word[0]) + 1
+
+    def place(at: int) -> int:
+        word = bisect_right(words, at) - 1
+        return places[word] + at - words[word]
+
+    return [(place(start), place(stop - 1) + 1) for start, stop in secrets]
 
 
 def _told(secrets: Iterable[str]) -> tuple[set[str], set[str]]:

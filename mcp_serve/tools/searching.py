@@ -94,7 +94,7 @@ def _snippet(home: Home, hit: Hit, row: MessageRow | None, more: int) -> str:
     piece = hit.snippet.strip(_ELLIPSIS)
     at = whole.find(piece) if piece else -1
     if at < 0:
-        return f"{redaction.MARK}]" if taken else home.redact(plain(_without_halves(hit.snippet)))
+        return f"{redaction.MARK}]" if taken else plain(home.redact(_without_halves(hit.snippet)))
     begin, end = max(0, at - more), min(len(whole), at + len(piece) + more)
     shown, place = "", begin
     for start, stop in taken:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mcp import MCPError
 
 from mcp_serve import redaction
@@ -49,15 +46,6 @@ def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
     }[kind]
     for length in range(20, len(whole)):
         assert redact_cut(f"use {whole[:length]}...").startswith("use [redacted"), length
-
-
-@pytest.mark.parametrize("pattern", [each for each in redaction._PATTERNS if "(?=" not in each])
-@settings(max_examples=15)
-@given(data=st.data())
-def test_no_kind_is_overlooked_for_want_of_a_hint(pattern, data):
-    text = data.draw(st.from_regex(re.sub(r"\(\?<.*?\)", "", pattern)))
-    everything = redaction._patterns(redaction._ALL)
-    assert bool(everything.search(text)) == (redact(text) != text)
 
 
 @KINDS

@@ -1,0 +1,249 @@
+"""A text as a person or a program would read it, and the place of each character in the original.
+
+Terminal sequences and invisible characters are removed, escapes of JSON and of addresses are
+decoded, and lines that a terminal or an encoder wrapped are joined. Redaction searches this view
+besides the text itself and maps what it finds back.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+_INVISIBLE = (
+    "\u00ad\u0300-\u036f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""What Unicode lets a renderer ignore, and accents that are put over another character."""
+
+_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9a\x9c-\x9f"
+
+_AFTER_CSI = "(?:[0-?]{0,99}[ -/]{0,9}[@-~])?"
+_AFTER_ESCAPE = (
+    r"(?:\[[0-?]{0,99}[ -/]{0,9}[@-~]|[\]PX^_][^\x07\x1b\x9c]{0,999}(?:\x07|\x1b\\|\x9c)"
+    r"|[ -/]{1,9}[0-~]|[78=>])?"
+)
+TERMINAL = f"\x1b{_AFTER_ESCAPE}|\x9b{_AFTER_CSI}"
+"""A sequence that a terminal obeys instead of showing it."""
+
+_HEX = "[0-9a-fA-F]"
+_NEXT_BYTE = f"%[89abAB]{_HEX}"
+
+
+def _disguises(unseen: str) -> re.Pattern[str]:
+    """Return what finds anything that reads as something else, or as nothing.
+
+    Every alternative begins with one character of one set, so that other text is skipped fast.
+    """
+    return re.compile(
+        rf"[\x1b\x9b\\%&\[{unseen}](?:"
+        rf"(?<=\\)\\*(?:(?P<sign>[nrtbf\"'/])|u(?P<unicode>{_HEX}{{4}})|x(?P<byte>{_HEX}{{2}})"
+        r"|(?P<esc>033|e(?=\[))|(?P<line>\r?\n)|)"
+        rf"|(?<=%)(?P<percent>[0-7]{_HEX}|[cCdD]{_HEX}{_NEXT_BYTE}"
+        rf"|[eE]{_HEX}(?:{_NEXT_BYTE}){{2}}|[fF][0-7](?:{_NEXT_BYTE}){{3}})"
+        r"|(?<=&)(?:#(?P<decimal>\d{1,6})|#[xX](?P<hex>[0-9a-fA-F]{1,5})"
+        r"|(?P<entity>quot|apos|amp|lt|gt));"
+        rf"|(?P<gone>(?<=\x1b){_AFTER_ESCAPE}|(?<=\x9b){_AFTER_CSI}"
+        r"|(?<=\[)(?:\d{1,3}(?:;\d{1,3}){0,8}[mK](?:\[K)?|m\[K)"
+        rf"|(?<=[{unseen}])))"
+    )
+
+
+_DISGUISES, _ASCII_DISGUISES = _disguises(_CONTROLS + _INVISIBLE), _disguises(_CONTROLS)
+_SIGNS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+_ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
+
+_OVERSTRUCK = re.compile("[^\n\x08]\x08(?=[^\n\x08])")
+"""A character that the next one is printed over, as manuals make it bold."""
+
+_INDENT = r"[ \t]{0,40}(?:[>|+\u2502][ \t]{0,4})?"
+_OTHER_LINE = r"(?:[\w./\-]{1,200}\.\w{1,8}:\d|\d{4}-\d\d-\d\d|[A-Z][A-Z0-9_]{2,40}=[^=\s])"
+"""How a line begins that belongs to no other: the place of a file, a date, a setting."""
+
+_WRAP = re.compile(rf"\n(?<=[^\n]{{60}}\n){_INDENT}(?!{_OTHER_LINE})(?=\S)")
+_MUCH = r"(?=[^\s\\]{8})(?=[^\s\\]{0,200}\d)(?=[^\s\\]{0,200}[A-Za-z])"
+_PREFIX_WRAP = re.compile(_WRAP.pattern + _MUCH)
+"""A break that may part a prefix, or leave so little behind it that it is not seen."""
+
+_ESCAPED_WRAP = re.compile(rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-]\\n)(?!{_OTHER_LINE}){_MUCH}")
+_REST = re.compile(
+    r"(?:(?=[A-Za-z0-9_+/.%~\-]{0,200}\d)|(?=[A-Za-z]{0,40}[a-z][A-Z]))"
+    r"(?:[A-Za-z0-9_+/.%~\-]{1,9999}={0,2}|[A-Za-z0-9_+/.%~=\-]{40,9999})"
+    r"(?:[\s\"'`,;)\]}&<@\u2026]|\Z)"
+)
+"""The rest of a token in the next line: no word, and no name of the next setting."""
+
+_WIDTHS = frozenset((60, 64, 65, 70, 72, 75, 76, 77, 78, 79, 80, 100, 119, 120, 132, 160))
+"""The widths at which lines are usually wrapped, whatever stands at the break."""
+
+_ROUNDS = 3
+"""An escape may be escaped itself, as JSON within JSON is."""
+
+
+class _Layer:
+    """One pass of replacements, and where each of them was."""
+
+    def __init__(self) -> None:
+        self._view_starts = array("q")
+        self._view_stops = array("q")
+        self._starts = array("q")
+        self._stops = array("q")
+        self._pieces: list[str] = []
+        self._length = 0
+
+    def replace(self, text: str, start: int, stop: int, new: str) -> None:
+        """Put `new` in the place of a part of the text; parts come in their order."""
+        before = self._stops[-1] if self._stops else 0
+        self._pieces += (text[before:start], new)
+        self._length += start - before
+        self._view_starts.append(self._length)
+        self._length += len(new)
+        self._view_stops.append(self._length)
+        self._starts.append(start)
+        self._stops.append(stop)
+
+    def finish(self, text: str) -> str:
+        """Return the text with all replacements."""
+        if not self._stops:
+            return text
+        self._pieces.append(text[self._stops[-1] :])
+        view = "".join(self._pieces)
+        self._pieces.clear()
+        return view
+
+    def find_start(self, place: int) -> int:
+        """Return where the character at a place of the view begins in the text."""
+        at = bisect_right(self._view_starts, place) - 1
+        if at < 0:
+            return place
+        if place < self._view_stops[at]:
+            return self._starts[at]
+        return self._stops[at] + place - self._view_stops[at]
+
+    def find_stop(self, place: int) -> int:
+        """Return where the character before a place of the view ends in the text."""
+        at = bisect_right(self._view_starts, place - 1) - 1
+        if at < 0:
+            return place
+        if place <= self._view_stops[at]:
+            return self._stops[at]
+        return self._stops[at] + place - self._view_stops[at]
+
+
+class NormalizedText:
+    """The view of a text, with the way back from it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._layers: list[_Layer] = []
+        if "\x08" in text:
+            self._apply(_strike_out)
+        for _ in range(_ROUNDS):
+            if not self._apply(_decode):
+                break
+        if "\n" in self.text:
+            self._apply(_join)
+
+    def _apply(self, change: Callable[[str, _Layer], None]) -> bool:
+        layer = _Layer()
+        change(self.text, layer)
+        view = layer.finish(self.text)
+        if view is self.text:
+            return False
+        self.text = view
+        self._layers.append(layer)
+        return True
+
+    def locate(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the span of the original text that a span of the view stands for."""
+        for layer in reversed(self._layers):
+            start, stop = layer.find_start(start), layer.find_stop(stop)
+        return start, stop
+
+
+def _strike_out(text: str, layer: _Layer) -> None:
+    for struck in _OVERSTRUCK.finditer(text):
+        layer.replace(text, struck.start(), struck.end(), "")
+
+
+def _decode(text: str, layer: _Layer) -> None:
+    disguises = _ASCII_DISGUISES if text.isascii() else _DISGUISES
+    for escape in disguises.finditer(text):
+        new = _meaning(escape)
+        if new != escape[0]:
+            layer.replace(text, escape.start(), escape.end(), new)
+
+
+def _meaning(escape: re.Match[str]) -> str:
+    kind = escape.lastgroup
+    value = escape[kind] if kind else ""
+    if kind in ("gone", "line"):
+        return ""
+    if kind == "sign":
+        return _SIGNS.get(value, value)
+    if kind == "percent":
+        return bytes.fromhex(value.replace("%", "")).decode("utf-8", "replace")
+    if kind in ("unicode", "byte", "hex"):
+        return chr(int(value, 16))
+    if kind == "decimal":
+        return chr(int(value))
+    if kind == "esc":
+        return "\x1b"
+    return _ENTITIES.get(value, "\\")
+
+
+def _join(text: str, layer: _Layer) -> None:
+    for start, stop in _find_wraps(_WRAP, text):
+        layer.replace(text, start, stop, "")
+
+
+def _find_wraps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield breaks within a token: of wide lines whose next begins with the rest of it."""
+    line = 0
+    for wrap in pattern.finditer(text):
+        line = text.rfind("\n", line, wrap.start()) + 1 or line
+        start = wrap.start() - (text[wrap.start() - 1] == "\r")
+        if text[start - 1].isspace():
+            continue
+        # A text that JSON has as a value begins behind a quote.
+        quote = text.rfind('"', line, start) + 1
+        if start - line in _WIDTHS or start - quote in _WIDTHS or _REST.match(text, wrap.end()):
+            yield start, wrap.end()
+
+
+_UNSEEN = re.compile(f"[\x1b\x9b{_CONTROLS}{_INVISIBLE}]")
+_ESCAPES = re.compile(r"\\(?:[ux/\r\n]|033|e\[)")
+_PERCENT = re.compile(f"%{_HEX}{{2}}")
+_BARE_COLOR = re.compile(r"\[(?:\d{1,3}[;mK]|m\[K)")
+
+
+def is_disguised(text: str) -> bool:
+    """Return True if a view of a text may have words that the text has not; most have none."""
+    return bool(
+        _has_unseen(text)
+        or ("\\" in text and (_ESCAPES.search(text) or _ESCAPED_WRAP.search(text)))
+        or ("%" in text and _PERCENT.search(text))
+        or "&#" in text
+        or ("\n" in text and next(_find_wraps(_PREFIX_WRAP, text), None))
+    )
+
+
+def has_escapes(text: str) -> bool:
+    """Return True if the view of a text may differ from it at all."""
+    return bool(
+        "\\" in text
+        or "&" in text
+        or _has_unseen(text)
+        or ("%" in text and _PERCENT.search(text))
+        or ("[" in text and _BARE_COLOR.search(text))
+        or ("\n" in text and next(_find_wraps(_WRAP, text), None))
+    )
+
+
+def _has_unseen(text: str) -> bool:
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return False
+    return _UNSEEN.search(text) is not None
