@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from session_core.driver import choose as choose_sqlite
     from session_core.driver import describe as describe_sqlite
     from session_core.errors import (
+        BlockingCallWarning,
         Busy,
         Changed,
         Conflict,
@@ -105,6 +106,7 @@ __all__ = [
     "AsyncSessionStore",
     "Audited",
     "Batch",
+    "BlockingCallWarning",
     "Brief",
     "Busy",
     "Changed",
@@ -212,6 +214,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "driver": ("Driver",),
     "errors": (
+        "BlockingCallWarning",
         "Busy",
         "Changed",
         "Conflict",

@@ -22,6 +22,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+class BlockingCallWarning(RuntimeWarning):
+    """A call that waits for the database is made on an event loop, which it blocks."""
+
+
 class SessionError(Exception):
     """The root of the errors of this library."""
 

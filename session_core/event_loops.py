@@ -10,7 +10,7 @@ import importlib
 import sys
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -100,15 +100,16 @@ class TrioLoop:
 
         async def settle() -> None:
             try:
-                with scope:
-                    future.set_result(await coroutine)
-            except BaseException as error:
-                if not isinstance(error, Exception):  # the run is over, and cancels its tasks
-                    future.cancel()
-                    raise
-                future.set_exception(error)
-            else:
-                future.cancel()
+                with scope, suppress(InvalidStateError):  # the waiting thread has given up
+                    try:
+                        result = await coroutine
+                    except Exception as error:  # noqa: BLE001 -- raised in the waiting thread
+                        future.set_exception(error)
+                    else:
+                        future.set_result(result)
+            finally:
+                if future.cancel():
+                    future.set_running_or_notify_cancel()
 
         def spawn() -> None:
             trio.lowlevel.spawn_system_task(settle, context=context)

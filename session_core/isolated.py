@@ -9,23 +9,13 @@ from __future__ import annotations
 import contextvars
 import inspect
 import logging
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal
 
-from anyio import CancelScope, to_thread
-
-if TYPE_CHECKING:
-    import asyncio
-
-T = TypeVar("T")
-
-_beside: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
-    "loop_beside", default=None
-)
+from session_core.event_loops import EventLoop
 
 Report = Callable[[str, BaseException | None], None]
 """Is told what went wrong in code that is not ours; the error is None where time was up."""
@@ -51,7 +41,7 @@ class Call:
         self,
         function: Callable[[], object],
         bound_s: float,
-        loop: asyncio.AbstractEventLoop | None = None,
+        loop: EventLoop | None = None,
         on_error: Callable[[BaseException], None] | None = None,
         *,
         after: Call | None = None,
@@ -143,7 +133,7 @@ class Call:
             return
         waiting = _awaited(result)
         try:
-            future = asyncio.run_coroutine_threadsafe(waiting, self._loop)
+            future = self._loop.start(waiting)
         except RuntimeError:
             waiting.close()
             raise
@@ -165,82 +155,13 @@ class Call:
             self._timed_out = True  # the end of its loop cancels it
 
 
-async def off_loop(function: Callable[[], T], *, to_its_end: bool = False) -> T:
-    """Run a function on a thread of its own, while the loop goes on.
-
-    A task that is cancelled leaves it behind at once, or waits `to_its_end`; the end of the process
-    waits for neither. None of the threads that others share is taken, so that those that wait for
-    each other cannot keep each other from beginning. Inside, `loop_beside` is this loop.
-    """
-    loop = running_loop()
-    if loop is None:
-        return await to_thread.run_sync(function, abandon_on_cancel=not to_its_end)
-    import concurrent.futures  # noqa: PLC0415 -- asyncio has loaded it
-
-    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-    ended: asyncio.Future[None] = loop.create_future()
-
-    def tell() -> None:
-        if not ended.done():
-            ended.set_result(None)
-
-    def work() -> None:
-        try:
-            outcome.set_result(function())
-        except BaseException as error:  # noqa: BLE001 -- raised where it is awaited
-            outcome.set_exception(error)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell)
-
-    context = contextvars.copy_context()
-    context.run(_beside.set, loop)
-    threading.Thread(target=context.run, args=(work,), name="off the loop", daemon=True).start()
-    await (_its_end(ended) if to_its_end else ended)
-    return outcome.result()
-
-
-async def _its_end(ended: asyncio.Future[None]) -> None:
-    """Wait for something, however often the task is cancelled, and only then be cancelled."""
-    import asyncio  # noqa: PLC0415 -- it is loaded already
-
-    cancelled = None
-    with CancelScope(shield=True):
-        while not ended.done():
-            try:
-                await asyncio.wait({ended})
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        raise cancelled
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop of asyncio that runs in this thread."""
-    if "asyncio" not in sys.modules:
-        return None
-    import asyncio  # noqa: PLC0415 -- it is loaded already
-
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def loop_beside() -> asyncio.AbstractEventLoop | None:
-    """Return the loop that goes on while this runs off it; None where it would stand still."""
-    loop = _beside.get()
-    if loop is None or loop.is_closed() or loop is running_loop():
-        return None
-    return loop
-
-
 async def _awaited(result: Awaitable[object]) -> BaseException | None:
     """Return what it raised: an exit of the process that is raised in a task ends its loop too."""
-    import asyncio  # noqa: PLC0415 -- as above
+    import anyio  # noqa: PLC0415 -- as above
 
     try:
         await result
-    except asyncio.CancelledError:
+    except anyio.get_cancelled_exc_class():
         raise
     except BaseException as error:  # noqa: BLE001 -- raised again in the thread that asked
         return error

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,7 @@ async def test_a_call_does_not_block_the_loop(db: AsyncSessionDB) -> None:
     assert len(await db.get_messages("s")) == 1
 
 
-async def test_a_cancelled_call_is_finished_all_the_same(db: AsyncSessionDB) -> None:
+async def test_cancelled_change_finishes(db: AsyncSessionDB) -> None:
     begun, release = threading.Event(), threading.Event()
 
     def step(inner: StateDatabase) -> None:
@@ -102,8 +104,11 @@ async def test_a_cancelled_call_is_finished_all_the_same(db: AsyncSessionDB) -> 
         while not begun.is_set():
             await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
-        release.set()
-    assert [row["content"] for row in await db.get_messages("s")] == ["begun"]
+    assert await db.get_messages("s") == []
+    release.set()
+    while not (rows := await db.get_messages("s")):
+        await anyio.lowlevel.checkpoint()
+    assert [row["content"] for row in rows] == ["begun"]
 
 
 async def test_several_calls_are_one_transaction_in_one_step(db: AsyncSessionDB) -> None:
@@ -165,6 +170,80 @@ async def test_those_who_wait_for_a_lock_keep_no_reader_and_no_other_thread_wait
         release.set()
     holding.join(20)
     assert await db.message_count("s") == 60
+
+
+@contextmanager
+def locked(db: AsyncSessionDB) -> Iterator[threading.Event]:
+    """Let another thread hold a transaction open until the event is set, or the block ends."""
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with db.db.transaction():
+            db.db.set_meta("held", "yes")
+            held.set()
+            assert release.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(20)
+    try:
+        yield release
+    finally:
+        release.set()
+        holder.join(60)
+
+
+async def test_timeouts_leave_threads_bounded(db: AsyncSessionDB) -> None:
+    await db.create_session("s", "cli")
+    before = threading.active_count()
+    with locked(db):
+        for number in range(60):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(append(db, str(number)), 0.001)
+        assert threading.active_count() <= before + 1 + 16 + 8
+    with anyio.fail_after(60):
+        while await db.message_count("s") < 16:
+            await anyio.lowlevel.checkpoint()
+    assert await db.message_count("s") == 16
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_timeout_returns_before_the_lock_is_free(db: AsyncSessionDB) -> None:
+    await db.create_session("s", "cli")
+    with locked(db):
+        with anyio.move_on_after(0.05) as scope:
+            await append(db, "begun")
+        assert scope.cancelled_caught
+        assert await db.get_messages("s") == []
+    with anyio.fail_after(60):
+        while not (rows := await db.get_messages("s")):
+            await anyio.lowlevel.checkpoint()
+    assert [row["content"] for row in rows] == ["begun"]
+
+
+def test_loops_in_forty_threads_finish(home_path: Path) -> None:
+    db = AsyncSessionDB(SessionDB(home_path / "state.db"))
+    barrier, counts = threading.Barrier(40), []
+
+    async def many() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(40):
+                group.start_soon(append, db, str(number))
+        counts.append(await db.message_count("s"))
+
+    def loop(backend: str) -> None:
+        barrier.wait(30)
+        anyio.run(many, backend=backend)
+
+    backends = ["asyncio", "trio"] * 20
+    threads = [threading.Thread(target=loop, args=(name,), daemon=True) for name in backends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert max(counts) == 1600
+    assert len(counts) == 40
+    db.db.close()
 
 
 @pytest.mark.parametrize("timeout_s", [-1.0, float("nan"), "soon"])

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from session_core.compression import callables, condense, summaries
 from session_core.compression.callables import Failure, State, Summarizer
 from session_core.compression.records import Brief, NotCompressed, Request
+from session_core.event_loops import EventLoop
 from session_core.ledger.steps import noting
 from session_core.models import MessageRow
 from session_core.state.contract import StateDatabase
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class Asked:
@@ -46,7 +44,7 @@ class Asked:
         brief: Brief,
         messages: Sequence[MessageRow],
         timeout_s: float,
-        loop: asyncio.AbstractEventLoop | None = None,
+        loop: EventLoop | None = None,
     ) -> str | None:
         """Return a summary by the function; None where one without a model may take its place.
 

@@ -13,13 +13,11 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from session_core.compression.boundaries import Refused
+from session_core.event_loops import EventLoop
 from session_core.isolated import Call
-
-if TYPE_CHECKING:
-    import asyncio
 
 Summarizer = Callable[[Any], "str | Awaitable[str]"]
 """Takes the request."""
@@ -82,7 +80,7 @@ def call(
     summarizer: Summarizer,
     request: object,
     timeout_s: float,
-    loop: asyncio.AbstractEventLoop | None = None,
+    loop: EventLoop | None = None,
 ) -> str | Failure:
     """Return the summary that a function makes; one that hangs is left behind.
 

@@ -34,6 +34,7 @@ from session_core.compression.routes import Routes
 from session_core.compression.tokens import Estimate
 from session_core.compression.undo import Undo
 from session_core.errors import Changed, InvalidInput
+from session_core.event_loops import AsyncioLoop, loop_beside
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.routing.store import SessionStore
@@ -180,9 +181,11 @@ class Compressor:
         """Plan, have a summary written, and apply it; again where somebody was faster.
 
         `summarizer(request)` may be async: it runs on `loop`, which must not be that of the caller,
-        or on a loop of its own. Where there is none, or it fails, the summary is made without a
-        model; where its failure is one of network, quota or permission, nothing is done. `force` is
-        for a person who insists: after failures, and where the last two came to nothing.
+        else on the loop of asyncio or trio whose task waits for this thread, as with
+        `AsyncCompressor`, else on a loop of its own. Where there is none, or it fails, the summary
+        is made without a model; where its failure is one of network, quota or permission, nothing
+        is done. `force` is for a person who insists: after failures, and where the last two came to
+        nothing.
 
         Raises:
             InvalidInput: there is no such shape, or `keep_last` is below 0.
@@ -192,6 +195,7 @@ class Compressor:
         placement.check(shape)
         tip = self._db.get_compression_tip(session_id)
         asked = Asked(self._db, tip, self._clock)
+        beside = loop_beside() if loop is None else AsyncioLoop(loop)
         if summarizer is not None:
             asked.require_allowed(force=force)
 
@@ -201,7 +205,7 @@ class Compressor:
                 text = None
                 try:
                     if summarizer is not None:
-                        text = asked.summary(summarizer, planned.brief, part, timeout_s, loop)
+                        text = asked.summary(summarizer, planned.brief, part, timeout_s, beside)
                     done = self._applying.run(planned.plan, text, shape)
                 except Changed as error:
                     if not left:

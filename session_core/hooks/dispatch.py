@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from session_core.event_loops import loop_beside
 from session_core.hooks.arguments import call_with
 from session_core.hooks.boundaries import Boundaries
 from session_core.hooks.registry import Registry
@@ -31,7 +32,7 @@ from session_core.hooks.specs import (
     HookFault,
     HookReport,
 )
-from session_core.isolated import Call, Report, log_fault, loop_beside
+from session_core.isolated import Call, Report, log_fault
 
 if TYPE_CHECKING:
     import pluggy

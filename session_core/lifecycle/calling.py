@@ -9,8 +9,10 @@ from typing import Any
 
 import anyio
 
+from session_core.aio import WorkerThreads
 from session_core.errors import InvalidInput
-from session_core.isolated import off_loop, running_loop
+from session_core.event_loops import running_loop
+from session_core.lifecycle.ending import Ending
 
 
 def settled(value: Any) -> Any:
@@ -65,9 +67,12 @@ def _kind(given: Any) -> str:
     return "None" if given is None else f"something of the type {type(given).__name__}"
 
 
-async def called(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function; one that is sync runs off the loop, and is not left behind at its work."""
+async def called(
+    function: Callable[..., Any], *args: Any, threads: WorkerThreads, ending: Ending
+) -> Any:
+    """Call a function; one that is sync runs in a worker thread and keeps the turn open."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
-    value = await off_loop(partial(function, *args), to_its_end=True)
+    ending.hold()
+    value = await threads.run(partial(function, *args), on_end=ending.let_go)
     return await value if inspect.isawaitable(value) else value

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from session_core.aio import threads_of
 from session_core.errors import InvalidInput, SessionError
-from session_core.isolated import Report, log_fault, off_loop
+from session_core.isolated import Report, log_fault
 from session_core.keys import platform_of
 from session_core.routing.entries import SessionEntry
 
@@ -88,12 +89,12 @@ class ExpiryWatcher:
         return finalized
 
     async def _wait_for_stop(self, scope: anyio.CancelScope) -> None:
-        await off_loop(self._stopped.wait)
+        await threads_of(self, "watch").run(self._stopped.wait)
         scope.cancel()
 
     async def _tick_aside(self) -> None:
         try:
-            await off_loop(self.tick)
+            await threads_of(self, "watch").run(self.tick)
         except Exception as error:  # noqa: BLE001 -- the next tick may do better
             self._report("a tick of the expiry watcher failed", error)
 

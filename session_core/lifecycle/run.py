@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from session_core.aio import WorkerThreads, threads_of
 from session_core.context import child_env, session_context, set_current_session_id
-from session_core.errors import Conflict, InvalidInput, NotFound, SessionError
+from session_core.errors import BlockingCallWarning, Conflict, InvalidInput, NotFound, SessionError
+from session_core.event_loops import running_loop
 from session_core.keys import SessionSource, platform_of
 from session_core.lifecycle.continuing import check_continues
 from session_core.lifecycle.slots import NOTHING
@@ -28,11 +33,17 @@ if TYPE_CHECKING:
 
 
 A = TypeVar("A", Appended, AppendedMany)
+T = TypeVar("T")
+
+_warned: weakref.WeakSet[SessionStore] = weakref.WeakSet()
+"""The stores of which a run has blocked an event loop: it warns once for each."""
 
 
 class Run:
     """One turn of the agent of a chat.
 
+    A coroutine awaits `aappend`, `aappend_many`, `ahistory`, `afollow` and `acompress`: the methods
+    without the `a` wait for the database, and block an event loop that runs in their thread.
     `superseded` turns true when a later message of the same chat has begun, or the chat has left
     its session; what such a run finds out about its session is not written back. `closed_as` is why
     the session was ended meanwhile, `turn.how` why the agent was built, or that it comes from
@@ -77,6 +88,7 @@ class Run:
 
     def history(self) -> list[dict[str, Any]]:
         """Return the conversation so far, as a model is sent it."""
+        self._warn_on_loop("history")
         return self._db.get_messages_as_conversation(self.session_id)
 
     def append(self, role: str, content: Any = None, **columns: Any) -> Appended:
@@ -84,6 +96,7 @@ class Run:
 
         Where somebody else has compressed it meanwhile, the message goes where that goes on.
         """
+        self._warn_on_loop("append")
         return self._appended(
             lambda: self._db.append_message(
                 self.session_id, role, content, create=self._fields(), **columns
@@ -92,6 +105,7 @@ class Run:
 
     def append_many(self, messages: Iterable[Mapping[str, Any]]) -> AppendedMany:
         """Append messages in one step."""
+        self._warn_on_loop("append_many")
         given = list(messages)
         return self._appended(
             lambda: self._db.append_messages(self.session_id, given, create=self._fields())
@@ -108,6 +122,7 @@ class Run:
             InvalidInput: the id is not safe, or the session is that of another chat.
             NotFound: there is no such session.
         """
+        self._warn_on_loop("follow")
         old = self.session_id
         if new_session_id == old:
             return
@@ -138,6 +153,7 @@ class Run:
             InvalidInput: the compressor is an async one; `acompress` awaits it.
             NotCompressed: nothing was changed; its code says why.
         """
+        self._warn_on_loop("compress")
         with self._compressing():
             done = compressor.compress(self.session_id, summarizer, **options)
             if inspect.iscoroutine(done):
@@ -145,6 +161,29 @@ class Run:
                 raise InvalidInput("an async compressor is awaited: await run.acompress(...)")
             self._compressed(done)
         return done
+
+    async def ahistory(self) -> list[dict[str, Any]]:
+        """Return the conversation so far, while the loop goes on."""
+        return await self._in_thread(self.history, threads_of(self._db, "looks"))
+
+    async def aappend(self, role: str, content: Any = None, **columns: Any) -> Appended:
+        """Append a message as `append` does, while the loop goes on.
+
+        A caller that is cancelled gets control back at once; a message whose append has begun is
+        stored.
+        """
+        append = partial(self.append, role, content, **columns)
+        return await self._in_thread(append, threads_of(self._db, "changes"))
+
+    async def aappend_many(self, messages: Iterable[Mapping[str, Any]]) -> AppendedMany:
+        """Append messages in one step, while the loop goes on."""
+        append = partial(self.append_many, list(messages))
+        return await self._in_thread(append, threads_of(self._db, "changes"))
+
+    async def afollow(self, new_session_id: str) -> None:
+        """Go on in another session as `follow` does, while the loop goes on."""
+        follow = partial(self.follow, new_session_id)
+        await self._in_thread(follow, threads_of(self._db, "changes"))
 
     async def acompress(
         self,
@@ -155,12 +194,9 @@ class Run:
         """Compress as `compress` does, while the loop goes on: an async summarizer runs on it."""
         from session_core.compression.async_compressor import AsyncCompressor  # noqa: PLC0415 -- as the package does
 
-        if not isinstance(compressor, AsyncCompressor):
-            compressor = AsyncCompressor(compressor)
-        with self._compressing():
-            done = await compressor.compress(self.session_id, summarizer, **options)
-            self._compressed(done)
-        return done
+        inner = compressor.compressor if isinstance(compressor, AsyncCompressor) else compressor
+        compress = partial(self.compress, inner, summarizer, **options)
+        return await self._in_thread(compress, threads_of(inner, "calls"))
 
     def make_current(self) -> None:
         """Make this the current session where it is not, as after a step in another context."""
@@ -185,6 +221,26 @@ class Run:
             user_name=origin.user_name if origin else None,
             message_id=origin.message_id if origin else None,
             profile=origin.profile if origin else None,
+        )
+
+    async def _in_thread(self, function: Callable[[], T], threads: WorkerThreads) -> T:
+        before = self.session_id
+        try:
+            return await threads.run(function)
+        finally:
+            # What a thread makes current is so in its own context alone.
+            if self.session_id != before and not self.superseded:
+                self.make_current()
+
+    def _warn_on_loop(self, method: str) -> None:
+        if running_loop() is None or self._store in _warned:
+            return
+        _warned.add(self._store)
+        warnings.warn(
+            f"run.{method} blocks the event loop while it waits for the database; "
+            f"await run.a{method} instead",
+            BlockingCallWarning,
+            stacklevel=3,
         )
 
     def _appended(self, append: Callable[[], A]) -> A:

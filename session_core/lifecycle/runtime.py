@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from session_core.aio import threads_of
 from session_core.errors import InvalidInput, NotFound
-from session_core.isolated import off_loop, running_loop
+from session_core.event_loops import running_loop
 from session_core.keys import platform_of
 from session_core.lifecycle.result import Agent, Factory, Reply, Result
 from session_core.lifecycle.run import Run
@@ -41,11 +42,11 @@ R = TypeVar("R")
 def _beside(
     verb: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Return a verb for coroutines: it goes on to its end, also where nobody waits for it."""
+    """Return a verb for coroutines: once it has begun it finishes, also for a cancelled caller."""
 
     @wraps(verb)
     async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await off_loop(partial(verb, self, *args, **kwargs))
+        return await threads_of(self, "calls").run(partial(verb, self, *args, **kwargs))
 
     return call
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from session_core.aio import threads_of
 from session_core.errors import InvalidInput
-from session_core.isolated import off_loop
 from session_core.lifecycle.coherence import How
 from session_core.lifecycle.slots import Slot
 from session_core.lifecycle.table import Table
@@ -100,7 +100,7 @@ class Turn(Generic[A]):
 
     async def __aenter__(self) -> Self:
         try:
-            await off_loop(self._begin)
+            await threads_of(self._table, "claims").run(self._begin)
         except BaseException:
             self._end()
             raise

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from session_core.isolated import off_loop
+from session_core.aio import finished, threads_of
 from session_core.keys import SessionSource
 from session_core.lifecycle.calling import called, check_agent, check_result, settled
+from session_core.lifecycle.ending import Ending
 from session_core.lifecycle.endings import Endings
-from session_core.lifecycle.result import Agent, Reply, known
+from session_core.lifecycle.result import Agent, Reply, Result, known
 from session_core.lifecycle.run import Run
 from session_core.lifecycle.turn import Turn
 from session_core.routing.entries import SessionEntry
@@ -47,18 +48,28 @@ class Turns(Endings):
     async def ahandle(self, source: SessionSource, message: Any) -> Reply:
         """Answer a message of a chat; the loop goes on meanwhile, also while the agent is sync.
 
-        A sync agent cannot be stopped: where the task is cancelled, it waits until that has ended.
+        A cancelled caller gets control back at once. A sync agent cannot be stopped: its turn ends
+        when it has returned, and its result is dropped.
 
         Raises:
             Denied: the runtime is shutting down.
         """
-        run = await self._begin_aside(source)
+        steps = threads_of(self, "calls")
+        ending = Ending()
         try:
-            with self._working(run):
-                return await self._answered(run, message)
-        finally:
-            if run.token is not None:
-                await off_loop(partial(self._forget, run), to_its_end=True)
+            run = await self._begin_in_thread(source, ending)
+            with run.context():
+                run.make_current()
+                result = await self._call_agent(run, message, ending)
+                run.make_current()
+                finishing = steps.submit(partial(self._finish_last, run, result, ending))
+        except BaseException as error:
+            closing = steps.submit(ending.let_go)
+            if isinstance(error, Exception):  # a cancelled caller does not wait
+                await finished(closing)
+            raise
+        await finished(finishing)
+        return finishing.result()
 
     def _answer(self, run: Run, message: Any) -> Reply:
         try:
@@ -73,21 +84,32 @@ class Turns(Endings):
             self._end(run, completed=False)
             raise
 
-    async def _answered(self, run: Run, message: Any) -> Reply:
+    async def _begin_in_thread(self, source: SessionSource, ending: Ending) -> Run:
+        def begin() -> Run:
+            run = self._begin(source)
+            ending.stack.callback(self._forget, run)
+            return run
+
+        ending.hold()
+        run = await threads_of(self, "calls").run(begin, on_end=ending.let_go)
+        ending.stack.enter_context(self._at_work.entered(run))
+        ending.stack.callback(self._end, run, completed=False)  # unless it has ended otherwise
+        return run
+
+    async def _call_agent(self, run: Run, message: Any, ending: Ending) -> Result:
+        call = partial(called, threads=threads_of(self, "agents"), ending=ending)
+        turn = await self._claim(run).__aenter__()
+        ending.stack.push(turn)
+        agent = turn.agent
+        if agent is None:
+            agent = turn.keep(check_agent(await call(self._build, run)))
+        return cast("Result", check_result(await call(agent, run, message)))
+
+    def _finish_last(self, run: Run, result: Result, ending: Ending) -> Reply:
         try:
-            async with self._claim(run) as turn:
-                agent = turn.agent
-                if agent is None:
-                    agent = turn.keep(check_agent(await called(self._build, run)))
-                result = check_result(await called(agent, run, message))
-                run.make_current()
-                return await off_loop(partial(self._finish, run, result), to_its_end=True)
-        except GeneratorExit:  # its loop is gone, and nothing can be awaited any more
-            self._forget(run)
-            raise
-        except BaseException:
-            await off_loop(partial(self._end, run, completed=False), to_its_end=True)
-            raise
+            return self._finish(run, result)
+        finally:
+            ending.let_go()
 
     def _begin(self, source: SessionSource) -> Run:
         """Let a message come in; the step that stores this notes that a turn has begun.
@@ -105,16 +127,6 @@ class Turns(Endings):
             self.store.drop_turn(entry.key, token)
             raise
         return run
-
-    async def _begin_aside(self, source: SessionSource) -> Run:
-        begun: list[Run] = []
-        try:
-            await off_loop(lambda: begun.append(self._begin(source)), to_its_end=True)
-        except BaseException:
-            for run in begun:  # nobody waits for it any more
-                await off_loop(partial(self._forget, run), to_its_end=True)
-            raise
-        return begun[0]
 
     def _tell_start(self, run: Run, entry: SessionEntry) -> None:
         """Tell that a session begins; one that is in use has no end that was told."""

@@ -1,19 +1,19 @@
 """`AsyncSessionStore`: the same store for coroutines, each call in a worker thread.
 
 It holds no logic: each name below is the method of that name; what asks nobody is asked of `store`.
-A call that was begun is finished even if its task is cancelled, and an async hook that it calls
-runs on the loop of who awaits it.
+A cancelled caller gets control back at once, and a change that has begun finishes. An async hook
+that a call tells runs on the loop of the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from anyio import CancelScope
 
-from session_core.isolated import off_loop
+from session_core.aio import AsyncFace, in_thread
 from session_core.routing.store import SessionStore
 
 if TYPE_CHECKING:
@@ -21,21 +21,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _in_thread(
-    method: Callable[Concatenate[SessionStore, P], R],
-) -> Callable[Concatenate[AsyncSessionStore, P], Awaitable[R]]:
-    @wraps(method)
-    async def call(self: AsyncSessionStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await off_loop(partial(method, self.store, *args, **kwargs), to_its_end=True)
-
-    return call
-
-
-class AsyncSessionStore:
+class AsyncSessionStore(AsyncFace[SessionStore]):
     """Wraps a store; what the methods do is said there.
 
     A step of several chats, `with store.together(…)`, belongs in one function, run in one worker
@@ -43,6 +32,7 @@ class AsyncSessionStore:
     """
 
     def __init__(self, store: SessionStore) -> None:
+        super().__init__(store)
         self.store = store
 
     async def __aenter__(self) -> Self:
@@ -59,39 +49,39 @@ class AsyncSessionStore:
 
     async def run(self, step: Callable[[SessionStore], R]) -> R:
         """Run a function of the store, in one worker thread."""
-        return await off_loop(partial(step, self.store), to_its_end=True)
+        return await self._run(partial(step, self.store), "calls")
 
-    get = _in_thread(SessionStore.get)
-    entries = _in_thread(SessionStore.entries)
-    peek_session_id = _in_thread(SessionStore.peek_session_id)
-    lookup_by_session_id = _in_thread(SessionStore.lookup_by_session_id)
-    list_sessions = _in_thread(SessionStore.list_sessions)
-    state_of = _in_thread(SessionStore.state_of)
-    is_session_expired = _in_thread(SessionStore.is_session_expired)
-    is_kept = _in_thread(SessionStore.is_kept)
-    get_or_create_session = _in_thread(SessionStore.get_or_create_session)
-    reset_session = _in_thread(SessionStore.reset_session)
-    switch_session = _in_thread(SessionStore.switch_session)
-    follow = _in_thread(SessionStore.follow)
-    save = _in_thread(SessionStore.save)
-    update_session = _in_thread(SessionStore.update_session)
-    begin_turn = _in_thread(SessionStore.begin_turn)
-    drop_turn = _in_thread(SessionStore.drop_turn)
-    end_turn = _in_thread(SessionStore.end_turn)
-    suspend_session = _in_thread(SessionStore.suspend_session)
-    suspend_recently_active = _in_thread(SessionStore.suspend_recently_active)
-    mark_resume_pending = _in_thread(SessionStore.mark_resume_pending)
-    clear_resume_pending = _in_thread(SessionStore.clear_resume_pending)
-    set_model_override = _in_thread(SessionStore.set_model_override)
-    is_end_told = _in_thread(SessionStore.is_end_told)
-    claim_end = _in_thread(SessionStore.claim_end)
-    begin_end = _in_thread(SessionStore.begin_end)
-    set_end_told = _in_thread(SessionStore.set_end_told)
-    tell_untold = _in_thread(SessionStore.tell_untold)
-    forget_marks = _in_thread(SessionStore.forget_marks)
-    claim_expiry = _in_thread(SessionStore.claim_expiry)
-    set_expiry_finalized = _in_thread(SessionStore.set_expiry_finalized)
-    prune_old_entries = _in_thread(SessionStore.prune_old_entries)
-    remove = _in_thread(SessionStore.remove)
-    check_against_state = _in_thread(SessionStore.check_against_state)
-    close = _in_thread(SessionStore.close)
+    get = in_thread(SessionStore.get)
+    entries = in_thread(SessionStore.entries)
+    peek_session_id = in_thread(SessionStore.peek_session_id)
+    lookup_by_session_id = in_thread(SessionStore.lookup_by_session_id)
+    list_sessions = in_thread(SessionStore.list_sessions)
+    state_of = in_thread(SessionStore.state_of)
+    is_session_expired = in_thread(SessionStore.is_session_expired)
+    is_kept = in_thread(SessionStore.is_kept)
+    get_or_create_session = in_thread(SessionStore.get_or_create_session)
+    reset_session = in_thread(SessionStore.reset_session)
+    switch_session = in_thread(SessionStore.switch_session)
+    follow = in_thread(SessionStore.follow)
+    save = in_thread(SessionStore.save)
+    update_session = in_thread(SessionStore.update_session)
+    begin_turn = in_thread(SessionStore.begin_turn)
+    drop_turn = in_thread(SessionStore.drop_turn)
+    end_turn = in_thread(SessionStore.end_turn)
+    suspend_session = in_thread(SessionStore.suspend_session)
+    suspend_recently_active = in_thread(SessionStore.suspend_recently_active)
+    mark_resume_pending = in_thread(SessionStore.mark_resume_pending)
+    clear_resume_pending = in_thread(SessionStore.clear_resume_pending)
+    set_model_override = in_thread(SessionStore.set_model_override)
+    is_end_told = in_thread(SessionStore.is_end_told)
+    claim_end = in_thread(SessionStore.claim_end)
+    begin_end = in_thread(SessionStore.begin_end)
+    set_end_told = in_thread(SessionStore.set_end_told)
+    tell_untold = in_thread(SessionStore.tell_untold)
+    forget_marks = in_thread(SessionStore.forget_marks)
+    claim_expiry = in_thread(SessionStore.claim_expiry)
+    set_expiry_finalized = in_thread(SessionStore.set_expiry_finalized)
+    prune_old_entries = in_thread(SessionStore.prune_old_entries)
+    remove = in_thread(SessionStore.remove)
+    check_against_state = in_thread(SessionStore.check_against_state)
+    close = in_thread(SessionStore.close)

@@ -1,18 +1,19 @@
 """`AsyncSessionDB`: the same database for coroutines, each call in a worker thread.
 
 It decides nothing: each name below is the method of that name, and when one who follows has an
-answer is said in `following`. A call that was begun is finished even if its task is cancelled,
-since a commit cannot be called off half-way; only waiting for a change ends at once.
+answer is said in `following`. A cancelled caller gets control back at once, and a change that has
+begun finishes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial, wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from anyio import CancelScope, CapacityLimiter, sleep, to_thread
+from anyio import CancelScope, sleep
 
+from session_core.aio import AsyncFace, in_thread
 from session_core.state.contract import StateDatabase, Stop
 from session_core.state.following import Following
 
@@ -26,49 +27,29 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_CHANGES = 16
-"""So many threads change at a time: those that come while one commits share the next commit."""
-
-_LOOKS = 8
-
-
-def _in_thread(
-    method: Callable[Concatenate[Any, P], R], limiter: str
-) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
-    @wraps(method)
-    async def call(self: AsyncSessionDB, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        bound: Callable[P, R] = getattr(self.db, method.__name__)
-        own: CapacityLimiter = getattr(self, limiter)
-        return await to_thread.run_sync(partial(bound, *args, **kwargs), limiter=own)
-
-    return call
-
 
 def _look(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
-    return _in_thread(method, "_looks")
+    return in_thread(method, "looks")
 
 
 def _change(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
-    return _in_thread(method, "_changes")
+    return in_thread(method, "changes")
 
 
-class AsyncSessionDB:
+class AsyncSessionDB(AsyncFace[StateDatabase]):
     """Wraps a database; what the methods do is said in `state/contract/`.
 
     A transaction of several calls belongs in one function, run in one worker thread:
-    `await db.run(step)`.
+    `await db.run(step)`. All wrappers of one database share its worker threads.
     """
 
     def __init__(self, db: StateDatabase) -> None:
+        super().__init__(db)
         self.db = db
-        # Threads of its own, so that those who wait for a lock keep nobody else waiting, in here
-        # or in the rest of the application.
-        self._changes = CapacityLimiter(_CHANGES)
-        self._looks = CapacityLimiter(_LOOKS)
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,7 +65,7 @@ class AsyncSessionDB:
 
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
         """Run a function of the database, in one worker thread."""
-        return await to_thread.run_sync(step, self.db, limiter=self._changes)
+        return await self._run(partial(step, self.db), "changes")
 
     async def changes(
         self,
@@ -103,18 +84,18 @@ class AsyncSessionDB:
         following = Following(cursor, timeout_s, stop)
         look = partial(self.db.changes, session=session, limit=limit)
         while True:
-            found = await to_thread.run_sync(following.look, look, limiter=self._looks)
+            found = await self._run(partial(following.look, look), "looks")
             if found is not None:
                 return found
             await sleep(following.pause_s)
 
     async def kind(self) -> HomeKind:
         """Whose home this is."""
-        return await to_thread.run_sync(lambda: self.db.kind, limiter=self._looks)
+        return await self._run(lambda: self.db.kind, "looks")
 
     async def has_routing(self) -> bool:
         """Whether this database keeps routes."""
-        return await to_thread.run_sync(lambda: self.db.has_routing, limiter=self._looks)
+        return await self._run(lambda: self.db.has_routing, "looks")
 
     holders = _look(StateDatabase.holders)
     close = _look(StateDatabase.close)

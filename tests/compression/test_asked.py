@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+import trio
 
 from session_core import AsyncCompressor, NotCompressed
 from tests.compression.homes import LAST, Chat, refused, say_more, short
@@ -142,6 +143,20 @@ async def test_an_async_function_runs_on_the_loop_of_who_awaits(chat: Chat) -> N
     await said.put("what the loop says")
     await compressing
     assert any("what the loop says" in str(text) for text in chat.texts())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_async_summarizer_runs_in_trio(chat: Chat) -> None:
+    token, send = trio.lowlevel.current_trio_token(), trio.open_memory_channel[str](1)
+
+    async def summarize(_: object) -> str:
+        assert trio.lowlevel.current_trio_token() is token
+        return await send[1].receive()
+
+    await send[0].send("what trio says")
+    await AsyncCompressor(chat.compressor()).compress(chat.session_id, summarize, keep_last=LAST)
+    assert any("what trio says" in str(text) for text in chat.texts())
 
 
 def plan_states(chat: Chat) -> list[str]:

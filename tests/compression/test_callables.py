@@ -12,6 +12,7 @@ import pytest
 from session_core.compression import callables
 from session_core.compression.boundaries import Refused
 from session_core.compression.callables import Failure, State
+from session_core.event_loops import AsyncioLoop
 
 BRIEF = object()
 
@@ -56,7 +57,7 @@ def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
             return await queue.get()
 
         asked = asyncio.create_task(
-            asyncio.to_thread(callables.call, of_this_loop, BRIEF, 10, loop)
+            asyncio.to_thread(callables.call, of_this_loop, BRIEF, 10, AsyncioLoop(loop))
         )
         await queue.put("text")
         return await asked

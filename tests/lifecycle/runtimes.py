@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
+import anyio.to_thread
 
 from session_core import ExpiryWatcher, Hooks, SessionDB, SessionRuntime, SessionStore
 from session_core.lifecycle.run import Run
@@ -35,6 +35,13 @@ def echo(run: Run, message: Any) -> str:
     """Answer what was said, and store both."""
     run.append("user", message)
     run.append("assistant", f"echo {message}")
+    return f"echo {message}"
+
+
+async def aecho(run: Run, message: Any) -> str:
+    """Answer what was said, and store both, while the loop goes on."""
+    await run.aappend("user", message)
+    await run.aappend("assistant", f"echo {message}")
     return f"echo {message}"
 
 
@@ -180,11 +187,10 @@ def handled(world: World, how: str, message: Any = "hello", chat_id: int | str =
 
 
 def as_async(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that does the same."""
+    """Return a coroutine function that does the same without blocking its loop."""
 
     async def call(*args: Any) -> Any:
-        await anyio.lowlevel.checkpoint()
-        result = function(*args)
+        result = await anyio.to_thread.run_sync(function, *args)
         return await result if inspect.isawaitable(result) else result
 
     return call

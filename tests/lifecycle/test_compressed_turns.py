@@ -159,7 +159,7 @@ async def test_the_loop_goes_on_while_an_async_agent_compresses(
         return await said.get()
 
     async def agent(run: Run, message: Any) -> str:
-        run.append("user", message)
+        await run.aappend("user", message)
         loop.call_later(0, said.put_nowait, "what the loop says")
         await run.acompress(face(compressor), summarize, shape="continuation", keep_last=2)
         return "short of it"

@@ -17,7 +17,7 @@ from session_core.lifecycle.run import Run
 from session_core.settings import GatewayConfig
 from tests.homes import hermes_database
 from tests.lifecycle.agents import Monotonic
-from tests.lifecycle.runtimes import IDLE, Gate, World, as_async, beside, echo, of, watcher
+from tests.lifecycle.runtimes import IDLE, Gate, World, as_async, beside, echo, of, until, watcher
 from tests.routing.chats import KEY, chat
 
 # What has expired
@@ -140,6 +140,7 @@ def test_a_turn_that_is_cut_off_keeps_no_session_from_its_end(
                 await expiring.runtime.ahandle(chat(), "hello")
 
         anyio.run(cut)
+        until(lambda: not expiring.runtime.running)
     expiring.clock.advance(hours=2)
     assert len(watcher(expiring).tick()) == 1
 

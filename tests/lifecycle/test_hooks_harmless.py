@@ -12,14 +12,16 @@ from typing import Any
 import anyio
 import pytest
 
+from session_core.aio import WorkerThreads
 from session_core.context import current_session_id, session_context, set_current_session_id
 from session_core.hooks import Hooks
 from session_core.hooks.dispatch import _MAX_WAITING
 from session_core.hooks.specs import FINALIZE, RESET
-from session_core.isolated import off_loop
 from tests.lifecycle.agents import noting
 
 SHORT_S = 0.05
+
+in_worker = WorkerThreads(1).run
 
 
 @pytest.fixture
@@ -254,7 +256,7 @@ async def test_an_async_one_runs_on_the_loop_of_its_caller(hooks: Hooks) -> None
         called.set()
 
     hooks.add(RESET, implementation)
-    report = await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli"))
+    report = await in_worker(partial(hooks.call, RESET, session_id="s", platform="cli"))
     assert report.failed == ()
     assert loops == [asyncio.get_running_loop()]
     assert called.is_set()
@@ -267,7 +269,7 @@ async def test_a_slow_one_never_blocks_the_loop(gate: threading.Event) -> None:
     reports = []
 
     async def call() -> None:
-        reports.append(await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli")))
+        reports.append(await in_worker(partial(hooks.call, RESET, session_id="s", platform="cli")))
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
@@ -291,7 +293,7 @@ async def test_an_async_one_that_hangs_on_the_loop_of_its_caller_is_cancelled(
 
     impatient.add(RESET, hangs)
     with anyio.fail_after(5):
-        report = await off_loop(partial(impatient.call, RESET, session_id="s", platform="cli"))
+        report = await in_worker(partial(impatient.call, RESET, session_id="s", platform="cli"))
         await cancelled.wait()
     assert [fault.how for fault in report.failed] == ["timed_out"]
 
@@ -311,7 +313,7 @@ async def test_an_async_one_that_will_not_be_cancelled_is_left_behind(impatient:
 
     impatient.add(RESET, stubborn)
     with anyio.fail_after(5):
-        report = await off_loop(partial(impatient.call, RESET, session_id="s", platform="cli"))
+        report = await in_worker(partial(impatient.call, RESET, session_id="s", platform="cli"))
         assert [fault.how for fault in report.failed] == ["timed_out"]
         let_go.set()
         await ended.wait()
@@ -327,7 +329,7 @@ def test_an_async_one_that_ends_the_process_does_not_end_the_loop_of_its_caller(
 
     async def call() -> list[BaseException | None]:
         hooks.add(RESET, ends)
-        report = await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli"))
+        report = await in_worker(partial(hooks.call, RESET, session_id="s", platform="cli"))
         return [fault.error for fault in report.failed]
 
     assert asyncio.run(call()) == [error]
@@ -340,10 +342,10 @@ async def test_faults_of_an_awaited_call_are_reported_too(hooks: Hooks) -> None:
 
     hooks.add(RESET, raises)
     hooks.add(RESET, lambda: 1 / 0)
-    report = await off_loop(partial(hooks.call, RESET, session_id="s", platform="cli"))
+    report = await in_worker(partial(hooks.call, RESET, session_id="s", platform="cli"))
     assert [fault.how for fault in report.failed] == ["raised", "raised"]
     hooks._manager = None  # type: ignore[assignment]
-    boundary = await off_loop(partial(hooks.boundary, "old", "new", "cli"))
+    boundary = await in_worker(partial(hooks.boundary, "old", "new", "cli"))
     assert [fault.how for fault in boundary.failed] == ["dispatcher", "dispatcher"]
 
 
@@ -367,7 +369,7 @@ async def test_a_cancelled_caller_leaves_at_once_and_the_boundary_is_finished(
     hooks.add(RESET, reset)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
-            group.start_soon(off_loop, partial(hooks.boundary, "old", "new", "cli"))
+            group.start_soon(in_worker, partial(hooks.boundary, "old", "new", "cli"))
             await anyio.to_thread.run_sync(begun.wait)
             group.cancel_scope.cancel()
         gate.set()

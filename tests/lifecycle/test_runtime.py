@@ -26,6 +26,7 @@ from tests.homes import hermes_database
 from tests.lifecycle.runtimes import (
     IDLE,
     World,
+    aecho,
     as_async,
     echo,
     handled,
@@ -133,7 +134,7 @@ def test_a_start_whose_check_fails_is_reported_and_starts(
 
 
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
-@pytest.mark.parametrize("agent", [echo, as_async(echo)], ids=["sync", "async"])
+@pytest.mark.parametrize("agent", [echo, aecho], ids=["sync", "async"])
 @pytest.mark.parametrize("build_async", [False, True], ids=["built", "built async"])
 def test_a_message_is_answered(
     home_path: Path, how: str, agent: Callable[..., Any], build_async: bool

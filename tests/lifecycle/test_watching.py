@@ -91,7 +91,7 @@ def test_it_stops_at_once_in_the_middle_of_a_tick(expiring: World) -> None:
             opened.set()
 
     anyio.run(both)
-    until(lambda: not any(thread.name == "off the loop" for thread in threading.enumerate()))
+    until(lambda: not any(thread.name == "session_core worker" for thread in threading.enumerate()))
     assert len(expiring.names("finalize")) == 1
 
 

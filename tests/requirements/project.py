@@ -27,7 +27,7 @@ REQUIREMENTS = {
         "The async face is every method of the contract, over worker threads.",
         "test_async",
         "every_method_of_the_contract_is_there_with_its_signature",
-        "a_cancelled_call_is_finished_all_the_same",
+        "cancelled_change_finishes",
         "a_call_does_not_block_the_loop",
     ),
     "project:readme": of(

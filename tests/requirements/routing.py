@@ -218,7 +218,7 @@ REQUIREMENTS = {
         "a_chat_is_led_to_its_session_and_to_a_new_one",
         "leaving_the_block_brings_the_mirror_up_to_date",
         "a_step_of_several_chats_is_one",
-        "a_call_that_was_begun_is_finished_though_it_is_cancelled",
+        "cancelled_change_finishes",
         "an_async_hook_of_a_reset_runs_on_the_loop_of_who_awaits_it",
     ),
     "store:removal-refused": of(

@@ -1,0 +1,233 @@
+"""Worker threads for coroutines, with one rule for a caller that is cancelled.
+
+A cancelled caller gets control back at once. A call that has begun finishes in its thread, which
+counts against the bound until then; a call that has not begun never begins.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+
+import anyio
+
+from session_core.event_loops import running_loop, set_loop_beside
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+W = TypeVar("W")
+
+Kind = Literal["changes", "looks", "calls", "agents", "claims", "watch"]
+
+MOST: dict[Kind, int] = {
+    # Changes that come while one commits share the next commit: more threads would win nothing.
+    "changes": 16,
+    # Readers have threads of their own, so that they do not wait for callers that want the lock.
+    "looks": 8,
+    # Calls that also wait for hooks or for a summary.
+    "calls": 64,
+    "agents": 256,
+    # Calls that wait for an agent which is built elsewhere: never in the threads that build it.
+    "claims": 256,
+    "watch": 2,
+}
+"""How many worker threads one object has for each kind of call, over all event loops."""
+
+_DAEMONS: frozenset[Kind] = frozenset(("agents", "claims", "watch"))
+"""The end of the process does not wait for these calls: they may never return."""
+
+_LINGER_S = 0.1
+"""How long an idle thread waits for the next call, which costs less than a new thread."""
+
+_LOG = logging.getLogger("session_core")
+
+
+class _Call:
+    """One call, and the context that it runs in."""
+
+    def __init__(self, function: Callable[[], Any], threads: WorkerThreads) -> None:
+        self.function = function
+        self.threads = threads
+        self.future: Future[Any] = Future()
+        self.context = contextvars.copy_context()
+
+    def run(self) -> None:
+        """Run it, unless its caller has taken it back."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = self.context.run(self._run)
+        except BaseException as error:  # noqa: BLE001 -- raised where it is awaited
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+    def _run(self) -> Any:
+        _around.set((*_around.get(), self))
+        return self.function()
+
+
+_around: contextvars.ContextVar[tuple[_Call, ...]] = contextvars.ContextVar(
+    "calls_around", default=()
+)
+"""The calls that wait for this code, as one of a store waits for a hook."""
+
+
+class WorkerThreads:
+    """At most so many threads for calls of one kind, from all event loops together."""
+
+    def __init__(self, most: int, *, daemon: bool = False) -> None:
+        self._most = most
+        self._daemon = daemon
+        self._changed = threading.Condition()
+        self._queue: deque[_Call] = deque()
+        self._threads = 0
+        self._idle = 0
+
+    async def run(
+        self, function: Callable[[], T], *, on_end: Callable[[], object] | None = None
+    ) -> T:
+        """Return the result of a function that runs in a worker thread.
+
+        `on_end` is called once: after the function has ended, or if it will never begin.
+        """
+        future = self.submit(function if on_end is None else partial(_then, function, on_end))
+        try:
+            await finished(future)
+        except BaseException:
+            if not future.cancel():
+                future.add_done_callback(_log_failure)
+            elif on_end is not None:
+                on_end()
+            raise
+        return future.result()
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Run a function as soon as a thread is free, also if no caller waits for it."""
+        call = _Call(function, self)
+        loop = running_loop()
+        if loop is not None:
+            call.context.run(set_loop_beside, loop)
+        if self._is_within_another():
+            self._start(call.run)
+        else:
+            self._enqueue(call)
+        return call.future
+
+    def _is_within_another(self) -> bool:
+        """Return whether a call of these threads waits for this one, which then must not queue."""
+        return any(call.threads is self and not call.future.done() for call in _around.get())
+
+    def _enqueue(self, call: _Call) -> None:
+        with self._changed:
+            self._queue.append(call)
+            if len(self._queue) <= self._idle:
+                self._changed.notify()
+                return
+            if self._threads >= self._most:
+                return
+            self._threads += 1
+        try:
+            self._start(self._work)
+        except RuntimeError:
+            with self._changed:
+                self._threads -= 1
+                if self._threads or call not in self._queue:
+                    return  # another thread comes to it
+                self._queue.remove(call)
+            raise
+
+    def _start(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name="session_core worker", daemon=self._daemon).start()
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            call.run()
+            del call  # an idle thread keeps no result alive
+
+    def _next(self) -> _Call | None:
+        with self._changed:
+            self._idle += 1
+            has_more = self._changed.wait_for(lambda: self._queue, _LINGER_S)
+            self._idle -= 1
+            if has_more:
+                return self._queue.popleft()
+            self._threads -= 1
+            return None
+
+
+async def finished(future: Future[Any]) -> None:
+    """Wait until a call has ended; a caller that is cancelled leaves it alone."""
+    loop = running_loop()
+    if loop is None:
+        raise RuntimeError("no event loop of asyncio or trio runs in this thread")
+    ended = anyio.Event()
+
+    def wake(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            loop.call_soon(ended.set)
+
+    future.add_done_callback(wake)
+    await ended.wait()
+
+
+def _then(function: Callable[[], T], on_end: Callable[[], object]) -> T:
+    try:
+        return function()
+    finally:
+        on_end()
+
+
+def threads_of(owner: object, kind: Kind) -> WorkerThreads:
+    """Return the worker threads for calls of one kind on one object, whatever wraps it."""
+    with _owned_lock:
+        kinds = _owned.setdefault(owner, {})
+        if kind not in kinds:
+            kinds[kind] = WorkerThreads(MOST[kind], daemon=kind in _DAEMONS)
+        return kinds[kind]
+
+
+_owned_lock = threading.RLock()  # a signal handler may ask while it is held
+_owned: weakref.WeakKeyDictionary[object, dict[Kind, WorkerThreads]] = weakref.WeakKeyDictionary()
+
+if hasattr(os, "register_at_fork"):  # the threads are not there in a child
+    os.register_at_fork(after_in_child=_owned.clear)
+
+
+class AsyncFace(Generic[W]):
+    """Wraps an object whose methods block; each call runs in a worker thread of that object."""
+
+    def __init__(self, wrapped: W) -> None:
+        self._wrapped = wrapped
+
+    async def _run(self, function: Callable[[], T], kind: Kind) -> T:
+        return await threads_of(self._wrapped, kind).run(function)
+
+
+def in_thread(
+    method: Callable[Concatenate[Any, P], R], kind: Kind = "calls"
+) -> Callable[Concatenate[Any, P], Awaitable[R]]:
+    """Return a method of a wrapped object as a coroutine function of its face."""
+
+    @wraps(method)
+    async def call(self: AsyncFace[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        bound: Callable[P, R] = getattr(self._wrapped, method.__name__)
+        return await self._run(partial(bound, *args, **kwargs), kind)
+
+    return call
+
+
+def _log_failure(future: Future[Any]) -> None:
+    error = future.exception()
+    if error is not None:
+        _LOG.warning("a call whose caller was cancelled has failed", exc_info=error)

@@ -1,0 +1,267 @@
+"""The coroutines of a run: they never block the loop, and a cancelled caller gets it back."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from session_core import AsyncSessionDB, BlockingCallWarning, current_session_id
+from session_core.lifecycle.run import Run
+from tests.lifecycle.runtimes import World, aecho, becomes, of, rotate, until
+from tests.routing.chats import KEY, chat
+
+pytestmark = pytest.mark.anyio
+both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+
+CHATS = 200
+TICKS = 200
+
+HOLD = """
+import sys
+from tests.homes import connect
+with connect(sys.argv[1]) as connection:
+    connection.execute("BEGIN IMMEDIATE")
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def locked_elsewhere(world: World) -> Iterator[subprocess.Popen[str]]:
+    """Let another process hold the write lock until it is given a line, or the block ends."""
+    world.db.set_meta("made", "yes")  # there is no file before the first change
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(world.db.path)],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    try:
+        yield holder
+    finally:
+        holder.communicate("\n", timeout=60)
+
+
+def release(holder: subprocess.Popen[str]) -> None:
+    """Let the process end its transaction."""
+    assert holder.stdin is not None
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+
+
+def stored(world: World) -> int:
+    """Return how many messages the sessions of all chats have."""
+    sessions = [entry.session_id for entry in world.store.entries().values()]
+    return sum(map(world.db.message_count, sessions))
+
+
+def workers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "session_core worker"}
+
+
+@both_loops
+async def test_coroutines_of_a_run_read_and_append(world: World) -> None:
+    seen: list[Any] = []
+
+    async def agent(run: Run, message: Any) -> str:
+        first = await run.aappend("user", message, platform_message_id="m1")
+        many = await run.aappend_many([{"role": "assistant", "content": "one"}])
+        seen.append(many.before == first.after)
+        seen.append(await run.ahistory() == run._db.get_messages_as_conversation(run.session_id))
+        child = await anyio.to_thread.run_sync(rotate, run, "child")
+        await run.afollow(child)
+        seen.append(current_session_id())
+        await run.aappend("user", "there")
+        return "done"
+
+    world.agent = agent
+    reply = await world.runtime.ahandle(chat(), "hello")
+    assert seen == [True, True, "child"]
+    assert reply.session_id == world.agree() == "child"
+    assert world.db.get_messages("child")[-1]["content"] == "there"
+
+
+@both_loops
+async def test_blocking_calls_warn_once(world: World) -> None:
+    async def agent(run: Run, message: Any) -> str:
+        run.append("user", message)
+        run.append_many([{"role": "assistant", "content": "noted"}])
+        return str(len(run.history()))
+
+    world.agent = agent
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            await world.runtime.ahandle(chat(), "hello")
+    (warning,) = caught
+    assert warning.category is BlockingCallWarning
+    assert "await run.aappend instead" in str(warning.message)
+    assert warning.filename == __file__
+
+
+@both_loops
+async def test_coroutines_of_a_run_warn_of_nothing(world: World) -> None:
+    world.agent = aecho
+    assert (await world.runtime.ahandle(chat(), "hello")).text == "echo hello"
+
+
+@both_loops
+async def test_loop_runs_while_another_process_holds_the_lock(world: World) -> None:
+    replies: list[str] = []
+
+    async def turn(number: int) -> None:
+        reply = await world.runtime.ahandle(chat(number), "hello")
+        replies.append(reply.text)
+
+    world.agent = aecho
+    with locked_elsewhere(world) as holder:
+        async with anyio.create_task_group() as group:
+            for number in range(CHATS):
+                group.start_soon(turn, number)
+            await becomes(lambda: bool(workers()))
+            for _ in range(TICKS):
+                await anyio.sleep(0.001)
+            assert replies == []
+            release(holder)
+    assert replies == ["echo hello"] * CHATS
+    assert stored(world) == 2 * CHATS
+
+
+@both_loops
+async def test_agents_stay_on_a_free_loop(world: World) -> None:
+    """The appends of agents that have begun block no loop either."""
+    ready, go = [], anyio.Event()
+
+    async def agent(run: Run, message: Any) -> str:
+        ready.append(run)
+        await go.wait()
+        return await aecho(run, message)
+
+    async def turn(number: int) -> None:
+        await world.runtime.ahandle(chat(number), "hello")
+
+    world.agent = agent
+    async with anyio.create_task_group() as group:
+        for number in range(CHATS):
+            group.start_soon(turn, number)
+        await becomes(lambda: len(ready) == CHATS)
+        with locked_elsewhere(world) as holder:
+            go.set()
+            for _ in range(TICKS):
+                await anyio.sleep(0.001)
+            assert stored(world) == 0
+            release(holder)
+    assert stored(world) == 2 * CHATS
+
+
+@both_loops
+async def test_cancelled_turns_return_before_the_lock_is_free(world: World) -> None:
+    world.agent = aecho
+    before = workers()
+    with locked_elsewhere(world) as holder:
+        for number in range(CHATS):
+            with anyio.move_on_after(0):
+                await world.runtime.ahandle(chat(number), "hello")
+        with anyio.move_on_after(0.01) as scope:
+            await world.runtime.ahandle(chat("late"), "hello")
+        assert scope.cancelled_caught
+        assert len(workers() - before) <= 64
+        release(holder)
+    await becomes(lambda: not world.runtime.running)
+    assert (await world.runtime.ahandle(chat(0), "hello")).text == "echo hello"
+    assert world.reported == []
+
+
+async def test_timeouts_of_asyncio_leave_no_turn_open(world: World) -> None:
+    begun: list[str] = []
+
+    async def agent(run: Run, message: Any) -> str:
+        begun.append(run.session_key)
+        await run.aappend("user", message)
+        return "done"
+
+    world.agent = agent
+    with locked_elsewhere(world) as holder:
+        turns = [
+            asyncio.wait_for(world.runtime.ahandle(chat(number), "hello"), 0.05)
+            for number in range(20)
+        ]
+        results = await asyncio.gather(*turns, return_exceptions=True)
+        assert {type(result) for result in results} == {asyncio.TimeoutError}
+        release(holder)
+    await becomes(lambda: not world.runtime.running)
+    world.agent = aecho
+    for number in range(20):
+        assert (await world.runtime.ahandle(chat(number), "again")).text == "echo again"
+        entry = world.store.get(of(number))
+        assert entry is not None
+        assert not world.store.is_in_turn(entry)
+
+
+async def test_cancelled_append_is_stored_and_the_agent_goes_on(world: World) -> None:
+    async def agent(run: Run, message: Any) -> str:
+        with locked_elsewhere(world) as holder:
+            with anyio.move_on_after(0.2) as scope:
+                await run.aappend("user", message)
+            assert scope.cancelled_caught
+            release(holder)
+        await run.aappend("assistant", "late")
+        return "late"
+
+    world.agent = agent
+    reply = await world.runtime.ahandle(chat(), "hello")
+    texts = [row["content"] for row in world.db.get_messages(reply.session_id)]
+    assert texts == ["hello", "late"]
+    assert world.agree() == reply.session_id
+
+
+def test_loops_in_forty_threads_share_a_database(world: World) -> None:
+    db = AsyncSessionDB(world.db)
+    barrier = threading.Barrier(40)
+    replies: list[str] = []
+
+    async def agent(run: Run, message: Any) -> str:
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(db.get_session, run.session_id)
+                group.start_soon(partial(run.aappend, "user", message))
+        return str(await db.message_count(run.session_id))
+
+    world.agent = agent
+
+    def turn(number: int) -> None:
+        barrier.wait(30)
+        replies.append(world.say(chat_id=number).text)
+
+    threads = [threading.Thread(target=turn, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    assert replies == ["5"] * 40
+
+
+def test_handle_in_a_trio_task_names_ahandle(world: World) -> None:
+    world.agent = aecho
+
+    async def turn() -> None:
+        with pytest.raises(Exception, match="await `ahandle`"):
+            world.say()
+
+    anyio.run(turn, backend="trio")
+    until(lambda: not world.runtime.running)
+    assert world.store.peek_session_id(KEY) is not None

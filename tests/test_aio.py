@@ -1,0 +1,177 @@
+"""Worker threads for coroutines: bounded, shared by event loops, one rule of cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from session_core.aio import WorkerThreads
+from session_core.event_loops import loop_beside
+from session_core.isolated import Call
+from tests.lifecycle.runtimes import becomes
+
+pytestmark = pytest.mark.anyio
+both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+
+
+class Blocked:
+    """Calls that wait for the test, and how many of them have begun and ended."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.begun = 0
+        self.ended = 0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        """Wait until the test opens it."""
+        with self._lock:
+            self.begun += 1
+        assert self.opened.wait(30)
+        with self._lock:
+            self.ended += 1
+        return "done"
+
+
+def workers() -> set[threading.Thread]:
+    """Return the worker threads that run now."""
+    return {thread for thread in threading.enumerate() if thread.name == "session_core worker"}
+
+
+@pytest.fixture
+def blocked() -> Iterator[Blocked]:
+    calls = Blocked()
+    yield calls
+    calls.opened.set()
+
+
+@both_loops
+async def test_cancelled_caller_gets_control_back(blocked: Blocked) -> None:
+    threads = WorkerThreads(1)
+    with anyio.move_on_after(30) as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, blocked)
+            await becomes(lambda: blocked.begun == 1)
+            group.cancel_scope.cancel()
+    assert not scope.cancelled_caught
+    assert blocked.ended == 0
+    blocked.opened.set()
+    await becomes(lambda: blocked.ended == 1)
+
+
+@both_loops
+async def test_cancelled_calls_count_against_the_bound(blocked: Blocked) -> None:
+    threads, before = WorkerThreads(3), workers()
+    for _ in range(20):
+        with anyio.move_on_after(0.001):
+            await threads.run(blocked)
+    assert blocked.begun <= len(workers() - before) <= 3
+    blocked.opened.set()
+    assert await threads.run(lambda: "next") == "next"
+    await becomes(lambda: blocked.ended == blocked.begun)
+
+
+async def test_timeout_of_asyncio_counts_too(blocked: Blocked) -> None:
+    threads = WorkerThreads(3)
+    for _ in range(20):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(threads.run(blocked), 0.001)
+    assert blocked.begun <= 3
+    blocked.opened.set()
+    assert await threads.run(lambda: "next") == "next"
+
+
+@both_loops
+async def test_call_that_waits_is_taken_back(blocked: Blocked) -> None:
+    threads, ended, late = WorkerThreads(1), [], []
+    async with anyio.create_task_group() as group:
+        group.start_soon(threads.run, blocked)
+        await becomes(lambda: blocked.begun == 1)
+        with anyio.move_on_after(0.01):
+            await threads.run(partial(late.append, 1), on_end=partial(ended.append, 1))
+        blocked.opened.set()
+    assert await threads.run(lambda: "next") == "next"
+    assert (late, ended) == ([], [1])
+
+
+def test_loops_share_the_bound_and_all_finish(blocked: Blocked) -> None:
+    threads, results = WorkerThreads(4), []
+
+    async def many() -> None:
+        async def one() -> None:
+            results.append(await threads.run(blocked))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(40):
+                group.start_soon(one)
+
+    loops = [threading.Thread(target=anyio.run, args=(many,)) for _ in range(2)]
+    loops.append(threading.Thread(target=partial(anyio.run, many, backend="trio")))
+    for loop in loops:
+        loop.start()
+    while blocked.begun < 4:
+        assert not blocked.opened.wait(0.001)
+    assert blocked.begun == 4
+    blocked.opened.set()
+    for loop in loops:
+        loop.join(60)
+    assert results == ["done"] * 120
+
+
+@both_loops
+async def test_call_within_a_call_does_not_queue(anyio_backend: str) -> None:
+    threads, backends = WorkerThreads(1), []
+
+    async def hook() -> None:
+        backends.append(await threads.run(lambda: anyio_backend))
+
+    def outer() -> str | None:
+        return Call(hook, 20.0, loop_beside()).wait()
+
+    with anyio.fail_after(30):
+        assert await threads.run(outer) is None
+    assert backends == [anyio_backend]
+
+
+@both_loops
+async def test_failure_after_a_cancel_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    threads, begun, release = WorkerThreads(1), threading.Event(), threading.Event()
+
+    def fail() -> None:
+        begun.set()
+        assert release.wait(30)
+        raise LookupError("too late")
+
+    with caplog.at_level(logging.WARNING, "session_core"):
+        async with anyio.create_task_group() as group:
+            group.start_soon(threads.run, fail)
+            await becomes(begun.is_set)
+            group.cancel_scope.cancel()
+        release.set()
+        await becomes(lambda: bool(caplog.records))
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert "too late" in str(record.exc_info[1])
+
+
+@both_loops
+async def test_error_of_a_call_is_raised(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise LookupError("now")
+
+    with pytest.raises(LookupError, match="now"):
+        await WorkerThreads(1).run(fail)
+    assert caplog.records == []
+
+
+async def test_sequential_calls_share_a_thread() -> None:
+    threads = WorkerThreads(8)
+    names = {await threads.run(threading.get_ident) for _ in range(50)}
+    assert len(names) < 10
