@@ -14,7 +14,7 @@ from session_core.state.sqlite.handle import file_uri
 
 NOTHING: dict[str, str] = {}
 
-_MARK_OF_INDEX = "mcp_sessions_found_to"
+_MARK_OF_INDEX = "mcp_sessions_indexed_to"
 """Up to where the search index goes: it follows a change in transactions of its own."""
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'"

@@ -272,11 +272,12 @@ def test_messages_that_are_brought_back_are_found(db: SessionDB, home_path: Path
     db.clear_messages("s")
 
     def bring_back(handle: object) -> None:
+        before = index.change_number(handle)  # type: ignore[arg-type]
         handle.run(  # type: ignore[attr-defined]
             "INSERT INTO messages (id, session_id, role, content, timestamp)"
             " VALUES (1, 's', 'user', 'ledger', 1.0)"
         )
-        index.remember(handle, [1])  # type: ignore[arg-type]
+        index.remember(handle, [1], before)  # type: ignore[arg-type]
 
     db._write(bring_back)
     assert found(db, "ledger") == [1]

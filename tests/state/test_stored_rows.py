@@ -69,7 +69,7 @@ def run(path: Path, *statements: str, checked: bool = False) -> None:
             connection.execute(statement)
 
 
-MARK = b"mcp_sessions_found_to"
+MARK = b"mcp_sessions_indexed_to"
 
 
 def dump(path: Path) -> Dump:

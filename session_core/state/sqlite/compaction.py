@@ -229,9 +229,10 @@ def _take_back(handle: Handle, session_id: str, copies: Mapping[int, int]) -> in
     names = ", ".join(quoted(name) for name in handle.columns("messages") if name != "id")
     take = handle.sql(SQL["take_back"]).replace("COLUMNS", names)
     trigram.mend(handle, originals)
+    before = index.change_number(handle)
     index.forget(handle, originals)
     taken = sum(handle.run(take, (copy, each, session_id)) for each, copy in copies.items())
-    index.remember(handle, originals)
+    index.remember(handle, originals, before)
     trigram.mend(handle, originals)
     return taken
 

@@ -4,6 +4,8 @@ A mark says up to which message it goes; what lies above is the tail, which sear
 no answer is stale. Both have the words of the folded text, so that no answer changes when a message
 is indexed. A batch is a transaction of its own, after the one that appended. Message ids are never
 used twice, so a word that is left over from a row that somebody else deleted finds nothing.
+Triggers note each indexed message whose text another program changes; search reads those rows
+itself, too, and after a thousand of them the index is begun anew.
 """
 
 from __future__ import annotations
@@ -33,8 +35,12 @@ _BATCH_CHARACTERS = 500_000
 """A batch holds the lock for about ten milliseconds; smaller ones cost more in all."""
 
 _CHUNK = 500
+_MOST_CHANGED_CHARACTERS = 8_000_000
+_TRIGGERS = 2
 _MARK = "indexed_to"
 _DUE = "index_due"
+_CHANGED = "index_changed"
+_WATCHED = "index_watched"
 
 Row = tuple[int, Any, "str | None", "str | None"]
 
@@ -45,11 +51,51 @@ def is_ours(handle: Handle) -> bool:
 
 
 def indexed_to(handle: Handle) -> int:
-    """Return the highest message that the index has, NOTHING if it has none."""
+    """Return the highest message that the index has, NOTHING if it has none or cannot be used."""
+    return NOTHING if changed(handle) is None else _mark(handle)
+
+
+def changed(handle: Handle) -> tuple[int, ...] | None:
+    """Return the indexed messages whose text changed since, None if the index is to begin anew.
+
+    That is so after too many changes, and in a home of an earlier version, which did not note them.
+    """
+    if not _has_triggers(handle):
+        return None
+    if _CHANGED not in handle.seen:
+        handle.seen[_CHANGED] = _list_changed(handle)
+    ids: tuple[int, ...] | None = handle.seen[_CHANGED]
+    return ids
+
+
+def change_number(handle: Handle) -> int:
+    """Return a number that grows with each change of a text, -1 if changes are not noted."""
+    return int(handle.value(SQL["get_change_number"])) if _has_triggers(handle) else -1
+
+
+def _mark(handle: Handle) -> int:
     mark = handle.cache.get(_MARK)
     if mark is None:
         mark = handle.cache[_MARK] = int(handle.value(SQL["get_mark"]) or NOTHING)
     return int(mark)
+
+
+def _has_triggers(handle: Handle) -> bool:
+    if _WATCHED not in handle.cache:
+        count = handle.value(SQL["count_triggers"]) if is_ours(handle) else 0
+        handle.cache[_WATCHED] = count == _TRIGGERS
+    return bool(handle.cache[_WATCHED])
+
+
+def _list_changed(handle: Handle) -> tuple[int, ...] | None:
+    ids = [row[0] for row in handle.values(SQL["list_changed"], {"rows": LAG})]
+    if len(ids) >= LAG:
+        return None
+    if not ids or _mark(handle) == NOTHING:
+        return ()
+    bounds = {"ids": json.dumps(ids), "mark": _mark(handle)}
+    sizes = dict(handle.values(SQL["list_changed_sizes"], bounds))
+    return None if sum(sizes.values()) > _MOST_CHANGED_CHARACTERS else tuple(sizes)
 
 
 def top(handle: Handle) -> int:
@@ -90,25 +136,39 @@ def catch_up(handle: Handle) -> bool:
     """
     if not is_ours(handle):
         return False
-    rows = list(_bounded(tail(handle, indexed_to(handle), _BATCH)))
+    handle.seen.pop(_CHANGED, None)
+    above = indexed_to(handle)
+    rows = list(_bounded(tail(handle, above, _BATCH)))
     if not rows:
         return False
-    if indexed_to(handle) == NOTHING:
-        # A home that was indexed in an earlier way has another mark, and words of that way.
-        handle.run(SQL["empty_index"])
+    if above == NOTHING:
+        _begin_anew(handle)
     _feed(handle, "add_text", rows)
     mark = rows[-1][0]
     handle.run(SQL["set_mark"], (str(mark),))
+    handle.run(SQL["delete_changed_between"], {"low": above + 1, "mark": mark})
     handle.cache[_MARK] = mark
     handle.cache[_DUE] = _due_at(handle)
     return len(rows) == _BATCH or _size(rows) >= _BATCH_CHARACTERS
 
 
+def _begin_anew(handle: Handle) -> None:
+    """Empty the index, which may have words that its messages have no more."""
+    if not _has_triggers(handle):
+        for statement in blocks.statements("index"):
+            handle.run(statement)
+        del handle.cache[_WATCHED]
+        handle.run(SQL["delete_old_mark"])
+    handle.run(SQL["empty_index"])
+    handle.run(SQL["delete_all_changed"])
+    handle.seen.pop(_CHANGED, None)
+
+
 def forget(handle: Handle, ids: Sequence[int]) -> None:
     """Take messages out of the index, before their rows are deleted.
 
-    Where somebody else has changed a row meanwhile the index may not know the words that it is to
-    forget: it is damaged then, and begun anew.
+    Of a message that another program changed the index has words that are not known any more, so it
+    is left as it is. If the index is damaged it is begun anew.
     """
     try:
         _each(handle, ids, "remove_text")
@@ -120,18 +180,27 @@ def forget(handle: Handle, ids: Sequence[int]) -> None:
         handle.cache |= {_MARK: NOTHING, _DUE: LAG}
 
 
-def remember(handle: Handle, ids: Sequence[int]) -> None:
-    """Index messages that were brought back under the ids that they had before."""
+def remember(handle: Handle, ids: Sequence[int], since: int) -> None:
+    """Index messages that were forgotten, or not there, at the change number `since`."""
+    if not _has_triggers(handle):
+        return
+    for chunk in _chunks(ids):
+        handle.run(SQL["delete_changed"], {"ids": json.dumps(chunk), "number": since})
     _each(handle, ids, "add_text")
 
 
 def _each(handle: Handle, ids: Sequence[int], block: str) -> None:
+    handle.seen.pop(_CHANGED, None)
     if not is_ours(handle) or indexed_to(handle) == NOTHING:
         return
-    for start in range(0, len(ids), _CHUNK):
-        chunk = json.dumps(list(ids[start : start + _CHUNK]))
-        bounds = {"ids": chunk, "mark": indexed_to(handle)}
+    unknown = set(changed(handle) or ())
+    for chunk in _chunks([one for one in ids if one not in unknown]):
+        bounds = {"ids": json.dumps(chunk), "mark": _mark(handle)}
         _feed(handle, block, handle.values(SQL["list_rows"], bounds))
+
+
+def _chunks(ids: Sequence[int]) -> Iterator[list[int]]:
+    return (list(ids[start : start + _CHUNK]) for start in range(0, len(ids), _CHUNK))
 
 
 def _feed(handle: Handle, block: str, rows: Iterable[Row]) -> None:

@@ -60,6 +60,7 @@ class Table:
         self._names = names
         self._rows = rows
         self._report = report
+        self._change_number = index.change_number(handle)
         # A column that came into the key since has the default of the table in such a row.
         self._grown = {
             name: handle.value(f"SELECT {shape.defaults[name]}")
@@ -111,7 +112,7 @@ class Table:
             ids = [key[0] for key in self._new]
             odd = [key[0] for key, values in self._new.items() if _has_nul(values)]
             trigram.mend(self._handle, odd)
-            index.remember(self._handle, ids)
+            index.remember(self._handle, ids, self._change_number)
             index.appended(self._handle, max(ids))
 
     def _put_at_once(self) -> bool:

@@ -141,11 +141,12 @@ def _change(
 ) -> None:
     """Set columns of a row, of a message in the search indexes too."""
     ids = [row[shape.columns.index("id")]] if shape.table == MESSAGES else []
+    before = index.change_number(handle)
     index.forget(handle, ids)
     trigram.mend(handle, ids)
     stored.update(handle, shape.table, key, after)
     trigram.mend(handle, ids)
-    index.remember(handle, ids)
+    index.remember(handle, ids, before)
 
 
 def _without(handle: Handle, session_id: str, ids: Collection[int], expected: Revision) -> Revision:

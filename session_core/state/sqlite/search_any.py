@@ -114,7 +114,8 @@ def either(found_terms: Sequence[Term]) -> Node:
 def gather(task: Task, found_terms: Sequence[Term], top: int) -> Block:
     """Return the messages that have the most of the terms, of the whole home."""
     texts = search_tail.texts(task)
-    tail = {one: text for one, text in (texts or {}).items() if task.low <= one < top}
+    known_texts = {**search_tail.changed(task.handle), **(texts or {})}
+    tail = {one: text for one, text in known_texts.items() if task.low <= one < top}
     lists = [_Listed(task, term, top, tail) for term in found_terms]
     lists.sort(key=lambda one: one.weight, reverse=True)
     room = _LISTED_IN_ALL - sum(len(one.ids) for one in lists)

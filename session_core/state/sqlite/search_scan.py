@@ -129,7 +129,7 @@ def _take_lookups(filling: _Gathering, below: int) -> Block:
     task, plan = filling.task, filling.task.look.plan
     while True:
         ids, floor, done = listed(task.handle, plan.lookups, task.low, below, _STEP)
-        chosen = filling.narrowed(ids)
+        chosen = filling.narrowed(_with_changed(task, ids, floor, below))
         filling.looked_at += len(ids)
         stopped = filling.take(rows(task, chosen), verify=plan.verify)
         if stopped is not None:
@@ -141,6 +141,19 @@ def _take_lookups(filling: _Gathering, below: int) -> Block:
             below = _past_giant(task, ids, below)
         if filling.full:
             return Block(filling.matches, below)
+
+
+def _with_changed(task: Task, ids: list[int], low: int, below: int) -> list[int]:
+    """Return the ids, newest first, with each changed message told by its text instead."""
+    texts, look = search_tail.changed(task.handle), task.look
+    if not texts:
+        return ids
+    matching = {
+        one
+        for one, text in texts.items()
+        if low <= one < below and look.needle in text and look.test(text)
+    }
+    return sorted(matching.union(ids).difference(texts.keys() - matching), reverse=True)
 
 
 def _past_giant(task: Task, ids: list[int], below: int) -> int:
