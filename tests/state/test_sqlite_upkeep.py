@@ -117,7 +117,7 @@ def test_the_row_of_a_session_goes_with_the_last_of_its_messages(db: SessionDB) 
     talk(db, messages=50)
     left = []
     while True:
-        done, gone = db._write(lambda handle: deletion.delete_some(handle, ["s"], 4_000))
+        done, gone = db._write(lambda handle: deletion.delete_some(handle, ["s"], {}, 4_000))
         left.append(db.message_count("s"))
         if done:
             break
@@ -130,7 +130,7 @@ def test_the_row_of_a_session_goes_with_the_last_of_its_messages(db: SessionDB) 
 
 def test_a_message_that_comes_while_its_session_is_deleted_goes_too(db: SessionDB) -> None:
     talk(db, messages=50)
-    db._write(lambda handle: deletion.delete_some(handle, ["s"], 4_000))
+    db._write(lambda handle: deletion.delete_some(handle, ["s"], {}, 4_000))
     db.append_message("s", "user", "one more")
     assert db.delete_session("s")
     assert (db.message_count(), db.get_session("s")) == (0, None)
@@ -142,7 +142,7 @@ def test_every_step_of_a_delete_gets_on_however_little_room_there_is(db: Session
     for number in range(3):
         db.create_session(f"d{number}", "cli", parent_session_id="s", model_config=config)
     for _ in range(10):
-        done, _ = db._write(lambda handle: deletion.delete_some(handle, ["s"], 1))
+        done, _ = db._write(lambda handle: deletion.delete_some(handle, ["s"], {}, 1))
         if done:
             break
     assert done == 1

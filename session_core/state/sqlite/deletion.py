@@ -6,7 +6,7 @@ A delete that is cut short leaves a session with fewer messages, never messages 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from session_core.state import arguments
 from session_core.state.sqlite import blocks, index, lineage, sessions, trigram
@@ -19,6 +19,8 @@ ROW_BYTES = 200
 
 _SESSION_BYTES = 1_000
 _PAGE = 1_000
+
+Unlinked = Mapping[str, Sequence[str]]
 
 _OTHER_KEYS = {"session_turn_leases": "conversation_id"}
 """Tables that Hermes ties to a session by a column of another name, without a foreign key."""
@@ -33,12 +35,14 @@ def there(handle: Handle, session_ids: Sequence[str]) -> list[str]:
     return [each for each in given if sessions.is_there(handle, each)]
 
 
-def delete_some(handle: Handle, session_ids: Sequence[str], room: int) -> tuple[int, set[str]]:
+def delete_some(
+    handle: Handle, session_ids: Sequence[str], unlinked: Unlinked, room: int
+) -> tuple[int, set[str]]:
     """Delete as much as there is room for; return how many are done with, and what is gone."""
     taken = _Taken(handle, room)
     done = 0
     for session_id in session_ids:
-        if not all(taken.take(each) for each in reversed(doomed_by(handle, session_id))):
+        if not all(taken.take(each) for each in reversed(doomed_by(handle, session_id, unlinked))):
             break
         done += 1
         if taken.room <= 0:
@@ -75,8 +79,11 @@ class _Taken:
         return True
 
 
-def doomed_by(handle: Handle, session_id: str) -> list[str]:
-    """Return a session and its delegates, theirs too, but none of the sessions it came from."""
+def doomed_by(handle: Handle, session_id: str, unlinked: Unlinked) -> list[str]:
+    """Return a session and its delegates, theirs too, but none of the sessions it came from.
+
+    `unlinked` are the delegates without a link to their parent, as they were a moment ago.
+    """
     if not sessions.is_there(handle, session_id):
         return []
     seen = lineage.above(handle, session_id) | {session_id}
@@ -84,6 +91,10 @@ def doomed_by(handle: Handle, session_id: str) -> list[str]:
     for each in doomed:
         for child, config in handle.values(SQL["list_children"], (each,)):
             if child not in seen and lineage.is_delegate(config):
+                seen.add(child)
+                doomed.append(child)
+        for child in unlinked.get(each, ()):
+            if child not in seen and lineage.is_unlinked_delegate(handle, child, each):
                 seen.add(child)
                 doomed.append(child)
     return doomed

@@ -35,7 +35,10 @@ _COLUMNS = (
     "message_count",
     "rewind_count",
 )
-_MARKS = "CASE WHEN parent_session_id IS NULL THEN NULL ELSE model_config END"
+_MARKS = (
+    "CASE WHEN instr(model_config, '_delegate_from') OR parent_session_id IS NOT NULL"
+    " THEN model_config END"
+)
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -68,7 +71,26 @@ def take_stock(handle: Handle) -> list[Stock]:
     """Return every session as of the open snapshot."""
     rows = {row[0]: row for row in _rows(handle) if _can_be_asked_for(handle, row[0])}
     counts = _count(handle)
-    return [_stock(row, rows, counts.get(row[0], _NOTHING)) for row in rows.values()]
+    parents = {session_id: _text(row[_PARENT]) for session_id, row in rows.items()}
+    for row in rows.values():
+        _link_by_mark(row, parents)
+    return [
+        _stock(row, parents[row[0]], rows, counts.get(row[0], _NOTHING)) for row in rows.values()
+    ]
+
+
+def _link_by_mark(row: tuple[Any, ...], parents: dict[str, str | None]) -> None:
+    """Give a delegate without a link the parent that its mark names, unless that came from it."""
+    session_id, marks = row[0], row[-1]
+    if parents[session_id] is not None or marks is None:
+        return
+    delegator = above = lineage.get_delegator(marks)
+    seen = {session_id}
+    while above is not None and above not in seen:
+        seen.add(above)
+        above = parents.get(above)
+    if delegator in parents and above is None:
+        parents[session_id] = delegator
 
 
 def _rows(handle: Handle) -> list[tuple[Any, ...]]:
@@ -102,9 +124,11 @@ def _can_be_asked_for(handle: Handle, session_id: Any) -> bool:
     return handle.value("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None
 
 
-def _stock(row: tuple[Any, ...], rows: Mapping[str, Any], counted: _Counted) -> Stock:
+def _stock(
+    row: tuple[Any, ...], parent_id: str | None, rows: Mapping[str, Any], counted: _Counted
+) -> Stock:
     (
-        session_id, source, title, parent_id, key, started, ended, reason,
+        session_id, source, title, stored_parent, key, started, ended, reason,
         archived, pinned, api_calls, finalized, count, rewinds, _,
     ) = row  # fmt: skip
     started_at = _number(started)
@@ -112,8 +136,8 @@ def _stock(row: tuple[Any, ...], rows: Mapping[str, Any], counted: _Counted) -> 
         id=session_id,
         source=_text(source) or "",
         title=_text(title),
-        parent_id=_text(parent_id),
-        link=None if parent_id is None else _link(row, rows.get(parent_id)),
+        parent_id=parent_id,
+        link=_link(row, rows.get(stored_parent)),
         session_key=_text(key),
         started_at=started_at or 0.0,
         ended_at=None if ended is None else _number(ended) or 0.0,

@@ -19,6 +19,10 @@ from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("lineage")
 
+_DELEGATE, _BRANCH = "_delegate_from", "_branched_from"
+_ORPHANED = "__orphaned__"
+"""What Hermes marks a delegate with of which it does not know for whom it worked."""
+
 Link = Mapping[str, Any]
 
 
@@ -26,7 +30,10 @@ class Lineage(Store):
     """What sessions are to each other."""
 
     def link_kind(self, session_id: str) -> LinkKind | None:
-        """Return what the session is to its parent, None where it has none."""
+        """Return what the session is to its parent, None where it has none.
+
+        A delegate is one by its mark, also if it has lost its parent.
+        """
         return self._read(lambda handle: kind_of(handle, session_id))
 
     def get_compression_tip(self, session_id: str) -> str:
@@ -34,7 +41,10 @@ class Lineage(Store):
         return self._read(lambda handle: tip(handle, session_id))
 
     def get_conversation_root(self, session_id: str) -> str:
-        """Return the session in which the conversation began."""
+        """Return the session in which the conversation began.
+
+        A branch and a delegate begin one of their own, where Hermes goes on to their parents.
+        """
         return self._read(lambda handle: conversation_root(handle, session_id))
 
     def get_compression_lineage(self, session_id: str) -> list[str]:
@@ -52,11 +62,11 @@ class Lineage(Store):
 
 def kind(link: Link) -> LinkKind | None:
     """Return what a session is to its parent."""
-    if link["parent_session_id"] is None:
-        return None
     if is_delegate(link["model_config"]):
         return "delegate"
-    if _is_marked(link["model_config"], "_branched_from"):
+    if link["parent_session_id"] is None:
+        return None
+    if _get_mark(link["model_config"], _BRANCH) is not None:
         return "branch"
     if link["source"] == "tool":
         return "other"
@@ -70,12 +80,40 @@ def kind(link: Link) -> LinkKind | None:
 
 def is_delegate(model_config: Any) -> bool:
     """Whether a session works for another one: it is marked so, whatever the mark says."""
-    return _is_marked(model_config, "_delegate_from")
+    return _get_mark(model_config, _DELEGATE) is not None
 
 
-def _is_marked(model_config: Any, mark: str) -> bool:
+def get_delegator(model_config: Any) -> str | None:
+    """Return the session for which a delegate works by its mark, None if the mark names none."""
+    mark = _get_mark(model_config, _DELEGATE)
+    return mark if isinstance(mark, str) and mark != _ORPHANED else None
+
+
+def list_unlinked_delegates(handle: Handle) -> dict[str, list[str]]:
+    """Return the delegates that have lost the link to their parent, by the parent of their mark."""
+    delegates: dict[str, list[str]] = {}
+    for session_id, model_config in handle.values(SQL["list_unlinked_delegates"]):
+        delegator = get_delegator(model_config)
+        if delegator is not None:
+            delegates.setdefault(delegator, []).append(session_id)
+    return delegates
+
+
+def is_unlinked_delegate(handle: Handle, session_id: str, delegator: str) -> bool:
+    """Whether a delegate has no link to a parent, and its mark names this one."""
+    link = _link(handle, session_id)
+    return (
+        link is not None
+        and link["parent_session_id"] is None
+        and get_delegator(link["model_config"]) == delegator
+    )
+
+
+def _get_mark(model_config: Any, mark: str) -> Any:
+    if isinstance(model_config, str) and mark not in model_config:
+        return None
     config = decode_json(model_config)
-    return isinstance(config, dict) and config.get(mark) is not None
+    return config.get(mark) if isinstance(config, dict) else None
 
 
 def check_parent(handle: Handle, session_id: str, parent: Any) -> None:
@@ -137,7 +175,7 @@ def known_root(handle: Handle, session_id: str) -> str:
     walked = {session_id: None}
     here = session_id
     while here not in roots:
-        parent = continued_by(handle, here)
+        parent = known_parent(handle, here)
         if parent in walked:
             _note_cycle(roots, list(walked), parent)
             break
@@ -232,6 +270,14 @@ def continued_by(handle: Handle, session_id: str) -> str | None:
     """Return the session that this one continues."""
     link = _link(handle, session_id)
     return None if link is None or kind(link) != "continuation" else cast("str", link["parent"])
+
+
+def known_parent(handle: Handle, session_id: str) -> str | None:
+    """Return the session that this one continues, and keep it for callers that only read."""
+    parents: dict[str, str | None] = handle.seen.setdefault("parents", {})
+    if session_id not in parents:
+        parents[session_id] = continued_by(handle, session_id)
+    return parents[session_id]
 
 
 def _preferred(handle: Handle, links: list[Link]) -> str:

@@ -11,6 +11,10 @@ FROM sessions s JOIN sessions p ON p.id = s.parent_session_id WHERE s.parent_ses
 -- name: list_children
 SELECT * FROM sessions WHERE parent_session_id = ? ORDER BY started_at, id
 
+-- name: list_unlinked_delegates
+SELECT id, model_config FROM sessions
+WHERE instr(model_config, '_delegate_from') AND parent_session_id IS NULL AND typeof(id) = 'text'
+
 -- name: get_last_time
 SELECT max(timestamp) FROM messages WHERE session_id = ?
 

@@ -14,8 +14,8 @@ from session_core.models import BlockedIndex, Finding, Sizes
 from session_core.state import arguments
 from session_core.state.contract import Step
 from session_core.state.pace import Pace
-from session_core.state.sqlite import blocks, checks, extension, sessions, sizes
-from session_core.state.sqlite.deletion import delete_row, delete_some, there
+from session_core.state.sqlite import blocks, checks, extension, lineage, sessions, sizes
+from session_core.state.sqlite.deletion import Unlinked, delete_row, delete_some, there
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.store import Store
 
@@ -69,9 +69,12 @@ class Upkeep(Store):
         """Delete several sessions as `delete_session` does; return how many. Acts at once."""
         rest = self._read(partial(there, session_ids=session_ids))
         wanted, gone, pace = set(rest), set[str](), Pace()
+        unlinked = self._read(lineage.list_unlinked_delegates)
         while rest:
             with self.transaction():
-                done, removed = self._write(partial(_delete, ids=rest, pace=pace))
+                done, removed = self._write(
+                    partial(_delete, ids=rest, unlinked=unlinked, pace=pace)
+                )
             pace.end()
             gone |= removed
             rest = rest[done:]
@@ -171,9 +174,11 @@ def _prune(handle: Handle, ids: Sequence[str], before: float) -> int:
     return len(ghosts)
 
 
-def _delete(handle: Handle, ids: Sequence[str], pace: Pace) -> tuple[int, set[str]]:
+def _delete(
+    handle: Handle, ids: Sequence[str], unlinked: Unlinked, pace: Pace
+) -> tuple[int, set[str]]:
     pace.begin()
-    return delete_some(handle, ids, pace.room)
+    return delete_some(handle, ids, unlinked, pace.room)
 
 
 def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> bool | None:

@@ -1,0 +1,108 @@
+"""Delegates that have lost the link to their parent, and are known by their mark alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from session_core import SessionFilter, StateDatabase
+
+Strange = Callable[..., int]
+
+
+def add(db: StateDatabase, session_id: str, **fields: Any) -> None:
+    db.create_session(session_id, "cli", **fields)
+    db.append_message(session_id, "user", f"walrus said {session_id}")
+
+
+def delegate(db: StateDatabase, session_id: str, mark: str, **fields: Any) -> None:
+    add(db, session_id, model_config={"_delegate_from": mark}, **fields)
+
+
+@pytest.fixture
+def home(db: StateDatabase) -> StateDatabase:
+    add(db, "boss")
+    add(db, "other")
+    delegate(db, "worker", "boss")
+    delegate(db, "helper", "worker")
+    delegate(db, "lost", "__orphaned__")
+    delegate(db, "of_nobody", "gone")
+    return db
+
+
+@pytest.mark.parametrize("order", ["recent", "started", "size"])
+@pytest.mark.parametrize("where", [SessionFilter(), SessionFilter(source=("cli",), status="all")])
+def test_unlinked_delegate_is_not_a_conversation(
+    home: StateDatabase, order: Any, where: SessionFilter
+) -> None:
+    assert {line.id for line in home.list_sessions(where, order=order).items} == {"boss", "other"}
+    assert home.link_kind("worker") == home.link_kind("lost") == "delegate"
+
+
+def test_unlinked_delegate_is_read_and_found(home: StateDatabase) -> None:
+    assert len(home.get_messages("lost")) == 1
+    hits = home.search("walrus", per="message").hits
+    assert {hit.session_id for hit in hits} >= {"worker", "helper", "lost", "of_nobody"}
+
+
+def test_inventory_names_the_parent_of_the_mark(home: StateDatabase) -> None:
+    links = {stock.id: (stock.parent_id, stock.link) for stock in home.inventory()}
+    assert links == {
+        "boss": (None, None),
+        "other": (None, None),
+        "worker": ("boss", "delegate"),
+        "helper": ("worker", "delegate"),
+        "lost": (None, "delegate"),
+        "of_nobody": (None, "delegate"),
+    }
+
+
+def test_deleted_parent_takes_its_unlinked_delegates(home: StateDatabase) -> None:
+    assert home.delete_session("boss")
+    assert {stock.id for stock in home.inventory()} == {"other", "lost", "of_nobody"}
+    assert home.delete_session("lost")
+    assert {stock.id for stock in home.inventory()} == {"other", "of_nobody"}
+
+
+def test_link_of_a_delegate_comes_before_its_mark(db: StateDatabase) -> None:
+    add(db, "boss")
+    add(db, "other")
+    delegate(db, "worker", "boss", parent_session_id="other")
+    assert db.delete_session("boss")
+    assert db.get_session("worker") is not None
+    assert db.delete_session("other")
+    assert db.get_session("worker") is None
+
+
+def test_mark_that_closes_a_circle_is_no_link(db: StateDatabase) -> None:
+    delegate(db, "a", "b")
+    delegate(db, "b", "a")
+    delegate(db, "self", "self")
+    add(db, "child", parent_session_id="a")
+    assert {stock.id: stock.parent_id for stock in db.inventory()} == {
+        "a": "b",
+        "b": None,
+        "self": None,
+        "child": "a",
+    }
+    assert db.delete_session("self")
+    assert db.delete_session("a")
+    assert {stock.id for stock in db.inventory()} == {"child"}
+
+
+def test_odd_marks_are_survived(db: StateDatabase, strange: Strange) -> None:
+    add(db, "boss")
+    for number, config in enumerate(
+        ('{"_delegate_from": 7}', '{"_delegate_from": ["boss"]}', "{x")
+    ):
+        add(db, f"odd_{number}", model_config=config)
+    add(db, "bytes")
+    strange(
+        "UPDATE sessions SET model_config = x'7B5F64656C65676174655F66726F6D' WHERE id = 'bytes'"
+    )
+    assert {stock.parent_id for stock in db.inventory()} == {None}
+    assert {line.id for line in db.list_sessions().items} == {"boss", "odd_2", "bytes"}
+    assert db.delete_session("boss")
+    assert len(db.inventory()) == 4

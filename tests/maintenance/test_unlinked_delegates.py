@@ -1,0 +1,56 @@
+"""A delegate without a link to its parent goes with that parent, and comes back with it."""
+
+from __future__ import annotations
+
+from tests.maintenance.changing import Changing
+
+MARKED = {"_delegate_from": "boss"}
+
+
+def fill(changed: Changing) -> None:
+    home = changed.home
+    home.session("boss", 140, reason="idle")
+    home.session("worker", 140, reason="done", config=MARKED)
+    home.session("helper", 140, config={"_delegate_from": "worker"})
+    home.session("lost", 140, reason="idle", config={"_delegate_from": "__orphaned__"})
+    home.session("fresh", 1, config={"_delegate_from": "__orphaned__"})
+
+
+def test_pruned_parent_takes_them_and_brings_them_back(changed: Changing) -> None:
+    fill(changed)
+    before = changed.everything()
+
+    planned = changed.plan(ids=("boss",))
+    assert [item.id for item in planned.items] == ["boss"]
+    done = changed.apply(planned)
+
+    assert changed.sessions() == {"lost", "fresh"}
+    changed.restore(done)
+    assert changed.everything() == before
+
+
+def test_old_sessions_hold_each_of_them_once(changed: Changing) -> None:
+    fill(changed)
+    changed.do()
+    assert changed.sessions() == {"fresh"}
+
+
+def test_active_delegate_keeps_its_parent(changed: Changing) -> None:
+    fill(changed)
+    changed.home.session("busy", 1, config=MARKED)
+    changed.do()
+    assert changed.sessions() == {"boss", "worker", "helper", "busy", "fresh"}
+
+
+def test_delegate_alone_leaves_its_parent(changed: Changing) -> None:
+    fill(changed)
+    changed.do(ids=("worker",))
+    assert changed.sessions() == {"boss", "lost", "fresh"}
+
+
+def test_orphans_plan_leaves_marks_alone(changed: Changing) -> None:
+    fill(changed)
+    changed.home.session("of_nobody", 140, config={"_delegate_from": "gone"})
+    assert not changed.plan("orphans").items
+    codes = {finding.code for finding in changed.maintenance.health().findings}
+    assert not codes & {"broken_parents", "cycles"}
