@@ -183,10 +183,10 @@ class Exporting:
             tell()
             try:
                 source = Source.of(self._db, session_id)
+                lines = self._lines(source, form)
             except NotFound:
                 tally.gone.append(session_id)
                 continue
-            lines = markdown.session(source) if form == "markdown" else _line(source)
             for part in lines:
                 data = part.encode("utf-8", "replace")
                 tally.bytes += len(data)
@@ -195,6 +195,11 @@ class Exporting:
             tally.messages += source.count
             if source.has_changed():
                 tally.changed.append(session_id)
+
+    def _lines(self, source: Source, form: Form) -> Iterator[str]:
+        if form == "jsonl":
+            return _line(source)
+        return markdown.session(source, self._db.summarize(source.id))
 
 
 def _write_part(path: Path, parts: Iterator[bytes], tally: Tally) -> None:

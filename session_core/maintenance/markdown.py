@@ -13,7 +13,7 @@ from typing import Any
 from session_core.compression import shapes
 from session_core.compression.condense import condense, describe
 from session_core.maintenance.sources import Source
-from session_core.models import Raw
+from session_core.models import Raw, SessionSummary
 from session_core.state.content import decode, decode_json, plain_text
 
 _FENCE = re.compile(r"\s*(```|~~~)")
@@ -21,11 +21,11 @@ _HEADING = re.compile(r"(?=#{1,6}(\s|\Z))")
 _SPACE = re.compile(r"\s+")
 
 
-def session(source: Source) -> Iterator[str]:
-    """Yield the text of a session in parts."""
+def session(source: Source, summary: SessionSummary) -> Iterator[str]:
+    """Yield the text of a session in parts; its source and folder are those of its summary."""
     row = dict(zip(source.columns, map(_plain, source.values), strict=True))
     yield f"# {_line(row['title'] or row['id'])}\n\n"
-    yield "".join(f"- {name}: {_line(value)}\n" for name, value in _facts(row))
+    yield "".join(f"- {name}: {_line(value)}\n" for name, value in _facts(row, summary))
     for image in source.pages():
         rows = [dict(zip(image.columns, map(_plain, values), strict=True)) for values in image.rows]
         for message, short in zip(rows, condense(map(_decoded, rows)), strict=True):
@@ -33,13 +33,13 @@ def session(source: Source) -> Iterator[str]:
     yield "\n"
 
 
-def _facts(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _facts(row: Mapping[str, Any], summary: SessionSummary) -> Iterator[tuple[str, Any]]:
     yield "session", row["id"]
     ended = _time(row["ended_at"]) if row["ended_at"] is not None else None
     facts = {
-        "source": row["source"],
+        "source": summary.source,
         "model": row.get("model"),
-        "project": row.get("git_repo_root") or row.get("cwd"),
+        "project": summary.project,
         "came from": row.get("parent_session_id"),
         "began": _time(row["started_at"]),
         "ended": f"{ended} ({row['end_reason']})" if ended and row["end_reason"] else ended,

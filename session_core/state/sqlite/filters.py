@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.models import SessionFilter, Status
 from session_core.state import arguments
+from session_core.state.sqlite import inheritance
 from session_core.state.sqlite.handle import Handle
 
 _ACTIVE_AT = (
@@ -52,6 +54,12 @@ _OF_NUMBERS = ("_after", "_before", "_messages", "_tokens", "_cost", "_tool_call
 
 _NEEDS_COLUMN = {"chat_id": "chat_id", "chat_type": "chat_type", "branch_like": "git_branch"}
 
+_OWNER = ("user_id", "chat_id", "chat_type")
+
+_HAS_SOURCE = "s.source NOT IN ('', 'unknown')"
+
+_IS_ONE_OF = "s.id IN (SELECT value FROM json_each(:{}))"
+
 _STATUS: dict[Status | None, str] = {
     None: "coalesce(s.archived, 0) = 0",
     "open": "coalesce(s.archived, 0) = 0 AND s.ended_at IS NULL",
@@ -87,19 +95,59 @@ def compose(handle: Handle, where: SessionFilter) -> tuple[str, dict[str, Any]]:
             conditions.append("0")
             continue
         values[name] = f"%{_escape(value)}%" if name.endswith("_like") else value
-        conditions.append(condition)
-    _add_sets(where, conditions, values)
+        if name in _OWNER:
+            conditions.append(_or_inherited(handle, (name,), condition, {name: value}, values))
+        else:
+            conditions.append(condition)
+    _add_sets(handle, where, conditions, values)
     _add_folders(handle, where, conditions, values)
     _add_words(handle, where, conditions, values)
     return handle.sql(" AND ".join(conditions)), values
 
 
-def _add_sets(where: SessionFilter, conditions: list[str], values: dict[str, Any]) -> None:
+def _add_sets(
+    handle: Handle, where: SessionFilter, conditions: list[str], values: dict[str, Any]
+) -> None:
     for name, condition in _SETS.items():
         wanted = arguments.texts(name, getattr(where, name))
         if wanted is not None:
             values[name] = json.dumps(wanted)
-            conditions.append(condition)
+            is_source = name == "source"
+            conditions.append(
+                _source(handle, condition, wanted, values) if is_source else condition
+            )
+
+
+def _source(handle: Handle, own: str, wanted: Sequence[str], values: dict[str, Any]) -> str:
+    """Return the condition on the source, of which an unknown one is no source if one is above."""
+    known = [source for source in wanted if source not in inheritance.NO_SOURCES]
+    if len(known) < len(wanted):
+        heirs = inheritance.list_heirs(handle, ("source",), _HAS_SOURCE, {})
+        own = f"({own} AND NOT {_IS_ONE_OF.format('of_known_source')})"
+        values["of_known_source"] = heirs or "[]"
+    if not known:
+        return own
+    asked = {"known_sources": json.dumps(known)}
+    matches = "s.source IN (SELECT value FROM json_each(:known_sources))"
+    return _or_inherited(handle, ("source",), own, asked, values, matches=matches)
+
+
+def _or_inherited(
+    handle: Handle,
+    columns: tuple[str, ...],
+    condition: str,
+    asked: Mapping[str, Any],
+    values: dict[str, Any],
+    *,
+    matches: str | None = None,
+) -> str:
+    """Return the condition that a session itself matches, or the one from which it inherits."""
+    heirs = inheritance.list_heirs(handle, columns, matches or condition, asked)
+    if heirs is None:
+        return condition
+    name = f"heirs_{columns[-1]}_{len(values)}"
+    values[name] = heirs
+    return f"({condition} OR {_IS_ONE_OF.format(name)})"
 
 
 def _add_folders(
@@ -107,13 +155,17 @@ def _add_folders(
 ) -> None:
     """A folder matches itself and what lies below it, never a sibling that begins like it."""
     if where.cwd_prefix is not None:
-        values |= _folder("cwd_prefix", where.cwd_prefix)
-        conditions.append(_below("cwd", "cwd_prefix"))
+        asked = _folder("cwd_prefix", where.cwd_prefix)
+        values |= asked
+        below = _below("cwd", "cwd_prefix")
+        conditions.append(_or_inherited(handle, inheritance.FOLDER, below, asked, values))
     if where.project is not None:
-        values |= _folder("project", where.project)
+        asked = _folder("project", where.project)
+        values |= asked
         columns = [name for name in ("cwd", "git_repo_root") if handle.has("sessions", name)]
         either = " OR ".join(_below(column, "project") for column in columns)
-        conditions.append(f"({either or '0'})")
+        below = f"({either or '0'})"
+        conditions.append(_or_inherited(handle, inheritance.FOLDER, below, asked, values))
 
 
 def _folder(name: str, path: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from session_core.errors import InvalidInput
 from session_core.models import Order, Page, SessionFilter, SessionSummary
 from session_core.state import arguments, content, cursors
-from session_core.state.sqlite import blocks, filters, lineage, messages, sessions
+from session_core.state.sqlite import blocks, filters, inheritance, lineage, messages, sessions
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.recency import Recency
 from session_core.state.sqlite.store import Store
@@ -107,19 +107,20 @@ def _summed_up(handle: Handle, session_id: str) -> SessionSummary:
     root_id = lineage.known_root(handle, session_id)
     root = row if root_id == session_id else sessions.get(handle, root_id) or row
     archived, ended_at = row.get("archived"), row["ended_at"]
+    origin = inheritance.known_origin(handle, row)
     return SessionSummary(
         id=session_id,
         root_id=root_id,
         title=row["title"],
         preview=_preview(handle, session_id),
-        source=row["source"],
+        source=origin.source,
         status="archived" if archived else "open" if ended_at is None else "ended",
         started_at=_seconds(root["started_at"]),
         last_active_at=handle.value(SQL["get_activity"], {"id": session_id}),
         ended_at=None if ended_at is None else _seconds(ended_at),
         end_reason=row["end_reason"],
         messages=_live_messages(handle, session_id),
-        project=row.get("git_repo_root") or row.get("cwd"),
+        project=origin.folder,
         pinned=bool(row.get("pinned")),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from session_core.state.sqlite import blocks, carried, lineage
+from session_core.state.sqlite import blocks, carried, inheritance, lineage, sessions
 from session_core.state.sqlite.handle import Handle
 from session_core.state.sqlite.search_request import Request
 from session_core.state.sqlite.search_rows import Match
@@ -70,6 +70,13 @@ class Conversations:
             title = self._tip(match.session_id)["title"]
             return None if title is None else str(title)
         return match.title
+
+    def source(self, match: Match) -> str:
+        """Return the source of the session, inherited if it continues another one."""
+        if match.parent is None or match.source not in inheritance.NO_SOURCES:
+            return match.source
+        row = sessions.require(self._handle, match.session_id)
+        return inheritance.known_origin(self._handle, row).source
 
     def _tip(self, session_id: str) -> dict[str, Any]:
         tip = lineage.known_tip(self._handle, session_id)

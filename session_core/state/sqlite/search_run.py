@@ -160,7 +160,7 @@ class Run:
                 match.text, stage.terms or stage.words, self._literal, folded=match.shown
             ),
             title=self.conversations.title(match),
-            source=match.source,
+            source=self.conversations.source(match),
             compacted=bool(shown.get("compacted", match.compacted)),
         )
 

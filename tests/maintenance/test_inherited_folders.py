@@ -1,0 +1,49 @@
+"""Plans and exports find a continuation by the folder of its conversation."""
+
+from __future__ import annotations
+
+import json
+
+from session_core import SessionFilter
+from session_core.maintenance.exporting import Exporting, Wish
+from tests.maintenance.changing import Changing
+
+SHOP = SessionFilter(project="/srv/shop")
+
+
+def fill(changed: Changing) -> None:
+    home = changed.home
+    home.session("root", 150, reason="compression", cwd="/srv/shop")
+    home.session("tip", 140, reason="idle", parent_session_id="root")
+    home.session("other", 140, reason="idle", cwd="/srv/blog")
+
+
+def export(changed: Changing, wish: Wish) -> str:
+    parts: list[bytes] = []
+    Exporting(changed.home.db, changed.ledger, client="test").write(parts.append, wish)
+    return b"".join(parts).decode()
+
+
+def test_prune_plan_finds_a_continued_conversation(changed: Changing) -> None:
+    fill(changed)
+    assert [item.id for item in changed.plan(where=SHOP).items] == ["root"]
+    changed.do(where=SHOP)
+    assert changed.sessions() == {"other"}
+
+
+def test_export_finds_a_continued_conversation(changed: Changing) -> None:
+    fill(changed)
+    lines = export(changed, Wish(where=SHOP)).splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["root", "tip"]
+
+
+def test_markdown_shows_the_inherited_folder(changed: Changing) -> None:
+    fill(changed)
+    text = export(changed, Wish(("tip",), form="markdown", whole=False))
+    assert "- project: /srv/shop\n" in text
+
+
+def test_exported_row_keeps_what_is_stored(changed: Changing) -> None:
+    fill(changed)
+    (line,) = export(changed, Wish(("tip",), whole=False)).splitlines()
+    assert json.loads(line)["cwd"] is None
