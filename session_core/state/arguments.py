@@ -30,6 +30,13 @@ def check_text(name: str, text: Any, *, needed: bool = False) -> None:
         raise InvalidInput(f"{name} is {text!r:.40}; it is text")
 
 
+def check_name(name: str, text: Any) -> None:
+    """Refuse an empty name, which is mostly a variable that was never set."""
+    check_text(name, text, needed=True)
+    if not text:
+        raise InvalidInput(f"{name} must not be empty")
+
+
 def check_mapping(name: str, given: Any, *needed: str) -> None:
     """Refuse what is no mapping, or one without what it has to name."""
     if not isinstance(given, Mapping) or not all(key in given for key in needed):

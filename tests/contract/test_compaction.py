@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from session_core import Conflict, NotFound, StateDatabase, Unsupported
+from session_core import Conflict, InvalidInput, NotFound, StateDatabase, Unsupported
 from tests.contract.engines import has_column, where_there_is
 
 PARTS = [{"type": "text", "text": "a part"}, {"type": "image_url", "image_url": {"url": "x"}}]
@@ -236,3 +236,12 @@ def test_what_was_taken_back_changed_is_found_by_what_it_says_now(
         again.restore_compacted("s", ids, copies={ids[3]: made[0]}, drop=made)
         found = again.search("wombat", per="message").hits
         assert [hit.message_id for hit in found] == [ids[3]]
+
+
+@pytest.mark.parametrize("names", [("", "me"), ("s", "")])
+def test_lock_without_a_name_is_refused(db: StateDatabase, names: tuple[str, str]) -> None:
+    db.create_session("s", "cli")
+    for take in (db.try_acquire_compression_lock, db.refresh_compression_lock):
+        with pytest.raises(InvalidInput, match="must not be empty"):
+            take(*names)
+    assert db.claims() == []

@@ -140,6 +140,7 @@ class Compaction(Store):
         """Take the compression lock of a session, or one that has run out; say whether that was.
 
         Raises:
+            InvalidInput: the session or the holder has no name.
             Unsupported: this home is older than compression locks.
         """
         return self._hold("take_lock", session_id, holder, ttl_seconds)
@@ -171,7 +172,8 @@ class Compaction(Store):
         return self._read(look)
 
     def _hold(self, block: str, session_id: str, holder: str, ttl_s: float) -> bool:
-        arguments.check_text("holder", holder, needed=True)
+        arguments.check_name("session_id", session_id)
+        arguments.check_name("holder", holder)
         arguments.check_number("ttl_seconds", ttl_s, needed=True)
         now = self._clock()
         bounds = {"session": session_id, "holder": holder, "now": now, "until": now + ttl_s}
