@@ -6,6 +6,7 @@ our package, and nothing of Hermes is imported before its home is set.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import hermes_compression
 import hermes_homes
 import hermes_kinds
+import hermes_random
 import hermes_routes
 
 ANSWERS = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -69,6 +71,14 @@ class Driver(hermes_routes.Routes, hermes_compression.Compression):
         """Fill it also with what each kind of plan is about; return what is stated of it."""
         hermes_homes.build(self.db, self.home, damaged=damaged)
         return hermes_kinds.Kinds(self.db, self.home, damaged=damaged).fill()
+
+    def build_random(self, seed: int, conversations: int) -> None:
+        """Fill the home with random conversations."""
+        hermes_random.RandomHome(self.db, seed).fill(conversations)
+
+    def options(self, method: str) -> list[str]:
+        """Return the arguments that a method of this version takes."""
+        return list(inspect.signature(getattr(self.db, method)).parameters)
 
     def append(self, session_id: str, seconds: float, pause: float) -> list[int]:
         """Append messages for so long, with a pause after each; return their ids."""

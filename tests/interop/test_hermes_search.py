@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
-from typing import Any
 
 import pytest
 
-from session_core.models import SearchResult
-from session_core.state import content
-from session_core.state.sqlite.db import SessionDB
+from tests.interop.found import Rows, our_ids, their_ids
 from tests.interop.hermes import Hermes
 
 WORDS = (
@@ -34,65 +31,9 @@ BROKEN = (
 )  # fmt: skip
 
 
-class Rows:
-    """All messages of the home, by id, as the searches of both are judged by them."""
-
-    def __init__(self, theirs: Hermes) -> None:
-        compacted = any(row[1] == "compacted" for row in theirs.sql("PRAGMA table_info(messages)"))
-        flag = "compacted" if compacted else "0"
-        columns = f"id, session_id, role, content, tool_name, tool_calls, timestamp, active, {flag}"
-        self.by_id = {row[0]: row for row in theirs.sql(f"SELECT {columns} FROM messages")}  # noqa: S608
-
-    def shown(self, message_id: int) -> bool:
-        """Whether it was not taken back."""
-        return bool(self.by_id[message_id][7] or self.by_id[message_id][8])
-
-    def said(self, ids: Any) -> set[tuple[Any, ...]]:
-        """Return what was said where and when: a copy that a compaction carried on is the same."""
-        return {(row[1], row[2], row[6], row[3]) for row in map(self.by_id.get, ids)}
-
-    def with_all(self, *words: str) -> list[int]:
-        """Return the messages that a person would say have all these words in them."""
-        return [
-            one
-            for one, row in self.by_id.items()
-            if self.shown(one) and all(word in self.text(row) for word in words)
-        ]
-
-    def is_prose(self, row: Any) -> bool:
-        """Whether it is text with words in it, and no JSON."""
-        text = row[3] if isinstance(row[3], str) else ""
-        return bool(re.search(r"\b[a-z]{4,20}\b", text)) and text.isprintable() and not row[5]
-
-    def text(self, row: Any) -> str:
-        """Return the text of a row and of its tools."""
-        return " ".join((content.plain_text(content.decode(row[3])), row[4] or "", row[5] or ""))
-
-
 @pytest.fixture
 def stored(theirs: Hermes) -> Rows:
     return Rows(theirs)
-
-
-def their_ids(theirs: Hermes, query: str, **options: Any) -> list[int]:
-    return [row["id"] for row in theirs.call("search_messages", query, limit=1000, **options)]
-
-
-def our_pages(ours: SessionDB, query: str, **options: Any) -> list[SearchResult]:
-    """Return all pages of what we find; theirs looks into archived conversations unasked."""
-    options = {"status": "all", "per": "message", "limit": 5, **options}
-    pages = [ours.search(query, **options)]
-    while pages[-1].next_cursor:
-        cursor = pages[-1].next_cursor
-        pages.append(ours.search(query, cursor=cursor, **options))
-    return pages
-
-
-def our_ids(ours: SessionDB, query: str, **options: Any) -> list[int]:
-    pages = our_pages(ours, query, **options)
-    ids = [hit.message_id for page in pages for hit in page.hits]
-    assert len(ids) == len(set(ids))
-    return ids
 
 
 def test_words_phrases_prefixes_and_operators_find_what_theirs_find(theirs, ours, stored):

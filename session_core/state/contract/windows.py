@@ -32,6 +32,8 @@ class Windows(Protocol):
         """Return what a model is sent: roles, content, tool calls and reasoning, all decoded.
 
         Memory that was recalled for one call, and reviews of the conversation, are left out.
+        Ancestors are the earlier sessions of the same conversation; Hermes also takes those from
+        which a branch or a delegate came.
         """
 
     def read_window(

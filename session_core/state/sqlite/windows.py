@@ -78,6 +78,8 @@ class Windows(Store):
         """Return what a model is sent: roles, content, tool calls and reasoning, all decoded.
 
         Memory that was recalled for one call, and reviews of the conversation, are left out.
+        Ancestors are the earlier sessions of the same conversation; Hermes also takes those from
+        which a branch or a delegate came.
         """
         block = SQL["list_whole_conversation" if include_inactive else "list_live_conversation"]
 

@@ -1,0 +1,40 @@
+"""`python -m tests.interop [--homes N] [--questions N]`: the whole random comparison, counted."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from tests.interop.comparison import REASONS, Comparison
+from tests.interop.hermes import VERSIONS
+from tests.interop.random_homes import compare
+
+
+def main() -> int:
+    """Compare on many homes of every version; return 1 if a difference is not explained."""
+    parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
+    parser.add_argument("--homes", type=int, default=12, help="homes of each version")
+    parser.add_argument("--questions", type=int, default=260, help="questions about each home")
+    given = parser.parse_args()
+    agreed, differing = 0, 0
+    reasons: Counter[str] = Counter()
+    unexplained: list[str] = []
+    for version in VERSIONS:
+        for seed in range(given.homes):
+            with tempfile.TemporaryDirectory(prefix="compared_") as folder:
+                found: Comparison = compare(version, seed, given.questions, Path(folder))
+            agreed, differing = agreed + found.agreed, differing + found.differing
+            reasons += found.explained
+            unexplained += [f"{version} seed {seed}: {text}" for text in found.unexplained]
+    print(f"{agreed + differing} questions, {agreed} answered alike, {differing} not\n")
+    print("\n".join(f"{reasons[reason]:6} {reason}" for reason in REASONS))
+    print(f"\n{len(unexplained)} not explained")
+    print("\n".join(unexplained[:50]))
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

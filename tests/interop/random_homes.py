@@ -1,0 +1,21 @@
+"""A random home of a version of Hermes, compared: Hermes asked live, and we beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from session_core.state.sqlite.db import SessionDB
+from tests.interop.comparison import Comparison
+from tests.interop.hermes import Hermes
+
+CONVERSATIONS = 25
+
+
+def compare(version: str, seed: int, questions: int, folder: Path) -> Comparison:
+    """Make a home, ask both so many questions about it, and return what came of it."""
+    with Hermes(version, folder / "home") as theirs:
+        theirs.job("build_random", seed=seed, conversations=CONVERSATIONS)
+        with SessionDB(folder / "home" / "state.db", read_only=True) as ours:
+            comparison = Comparison(theirs, ours, seed)
+            comparison.ask(questions)
+            return comparison

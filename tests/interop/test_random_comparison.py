@@ -1,0 +1,27 @@
+"""A tenth of the random comparison with Hermes; `python -m tests.interop` runs all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.comparison import REASONS
+from tests.interop.random_homes import compare
+
+DIFFERENCES = Path(__file__).parents[2] / "docs" / "hermes-differences.md"
+QUESTIONS = 280
+
+
+def test_each_difference_to_hermes_is_explained(version: str, tmp_path: Path) -> None:
+    comparison = compare(version, 1000, QUESTIONS, tmp_path)
+
+    assert comparison.unexplained == []
+    assert comparison.asked == QUESTIONS
+    assert comparison.agreed > QUESTIONS / 3
+    assert set(comparison.explained) <= set(REASONS)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_each_reason_is_a_section_of_the_docs(reason: str) -> None:
+    assert f"## {reason}\n" in DIFFERENCES.read_text(encoding="utf-8")
