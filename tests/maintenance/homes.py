@@ -21,6 +21,7 @@ from session_core.alive import Alive, gather
 from session_core.maintenance.conversations import Conversations
 from session_core.maintenance.scene import Scene
 from session_core.settings import GatewayConfig, SessionResetPolicy
+from tests.cjk import add_cjk_index, compile_tokenizer
 from tests.homes import connect, hermes_database, own_database
 
 NOW = 1_800_000_000.0
@@ -140,8 +141,8 @@ class Home:
 
 
 @contextmanager
-def opened(folder: Path, kind: str | int) -> Iterator[Home]:
-    """Make an empty home of a kind."""
+def opened(folder: Path, kind: str | int, *, cjk: bool = False) -> Iterator[Home]:
+    """Make an empty home of a kind; with `cjk` it has that index, and its tokenizer is loaded."""
     clock = Clock()
     path = folder / "state.db"
     folder.mkdir(parents=True, exist_ok=True)
@@ -149,8 +150,11 @@ def opened(folder: Path, kind: str | int) -> Iterator[Home]:
         hermes_database(path, kind)
     else:
         own_database(path)
+    if cjk:
+        compile_tokenizer(folder)
+        add_cjk_index(path)
     with ExitStack() as stack:
-        db = stack.enter_context(SessionDB(path, clock=clock))
+        db = stack.enter_context(SessionDB(path, clock=clock, load_extension=cjk))
         store = stack.enter_context(SessionStore(folder / "sessions", IDLE, db=db, now=clock.local))
         yield Home(db, store, clock)
 

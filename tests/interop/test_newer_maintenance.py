@@ -1,0 +1,214 @@
+"""Homes of the schemas 23 to 30, changed and restored; what we do not know stays as it is.
+
+Where the SQLite of the run can load extensions, each is also tried with the CJK index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Compressor, Limits, driver
+from tests.cjk import INDEX
+from tests.homes import connect, hermes_database
+from tests.interop.twins import shape
+from tests.maintenance.changing import Changing, changing
+from tests.maintenance.homes import NOW, fill, opened
+
+CAN_LOAD = hasattr(driver.library().Connection, "enable_load_extension")
+CJK = (False, True) if CAN_LOAD else (False,)
+KINDS = [(schema, cjk) for schema in range(23, 31) for cjk in CJK]
+
+FUTURE = (
+    "CREATE TABLE table_of_the_future (id INTEGER PRIMARY KEY, blob BLOB, at REAL)",
+    "CREATE INDEX index_of_the_future ON table_of_the_future(at)",
+    "CREATE VIEW view_of_the_future AS SELECT id, title FROM sessions",
+    "CREATE TRIGGER trigger_of_the_future AFTER UPDATE OF title ON sessions BEGIN SELECT 1; END",
+    "INSERT INTO table_of_the_future VALUES (7, x'00ff80', 1.5)",
+    "ALTER TABLE sessions ADD COLUMN column_of_the_future BLOB",
+    "ALTER TABLE messages ADD COLUMN column_of_the_future BLOB",
+    "UPDATE sessions SET column_of_the_future = x'00ff' || id",
+    "UPDATE messages SET column_of_the_future = x'ff00' || id",
+)
+
+CELLS = {
+    "sessions": {
+        "created_source": "'cli'",
+        "system_prompt_hash": "(SELECT hash FROM system_prompts)",
+        "git_metadata_generation": "3",
+        "title_source": "'user'",
+        "last_activity_description": "'typing'",
+        "last_activity_provenance": "'gateway'",
+        "compression_ineffective_count": "2",
+        "compression_recovery_deadline": "12.5",
+        "compression_overload_streak": "1",
+        "transport_profile": "'tui'",
+        "hidden": "id = 'old_titled'",
+        "last_read_at": "99.5",
+        "tool_names": "'[\"ls\"]'",
+    },
+    "messages": {
+        "_compressed_summary": "id % 7 = 0",
+        "display_kind": "'odd'",
+        "display_metadata": "'{\"a\": 1}'",
+        "display_identity": "x'0102'",
+    },
+}
+
+ROWS = {
+    "system_prompts": "('h', 'You are kind.')",
+    "gateway_hygiene_state": "('agent:main:telegram:dm:1', 2)",
+    "conversation_generations": "('telegram', 'agent:main:telegram:dm:1', 4)",
+    "gateway_heartbeats": "('b', 1, 1.0, 2.0, 'p', 'elsewhere')",
+    "session_turn_leases": "('old', 'somebody', 1.0, 2.0)",
+}
+
+
+def fill_strangely(path: Path) -> None:
+    """Set every column and table that a newer Hermes has, and some that none has yet."""
+    with connect(path) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")  # some rows are orphans
+        for table, values in ROWS.items():
+            if columns(connection, table):
+                connection.execute(f"INSERT INTO {table} VALUES {values}")  # noqa: S608 -- fixed names
+        delegation = "(delegation_id, origin_session, state, dispatched_at, updated_at)"
+        connection.execute(
+            f"INSERT INTO async_delegations {delegation} VALUES ('d', 'old', 'done', 1.0, 1.0)"  # noqa: S608
+        )
+        for table, cells in CELLS.items():
+            known = columns(connection, table)
+            for name, value in cells.items():
+                if name in known:
+                    connection.execute(f"UPDATE {table} SET {name} = {value}")  # noqa: S608 -- fixed names
+        for statement in FUTURE:
+            connection.execute(statement)
+
+
+def columns(connection: Any, table: str) -> set[str]:
+    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{'cjk' if kind[1] else 'usual'}")
+def changed(request, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
+    """A home of one schema with all that a plan is about, and all that is strange."""
+    schema, cjk = request.param
+    with opened(home_path, schema, cjk=cjk) as home:
+        fill(home)
+        home.session("long", 0.5, messages=60)
+        home.store.close()
+        fill_strangely(home.db.path)
+        with changing(home, tmp_path / "kept") as made:
+            yield made
+
+
+@pytest.fixture
+def compressor(changed: Changing) -> Iterator[Compressor]:
+    home, limits = changed.home, Limits(keep_last=8)
+    with Compressor(
+        home.db, changed.ledger, store=home.store, limits=limits, clock=home.clock
+    ) as made:
+        yield made
+
+
+def check_indexes(changed: Changing) -> None:
+    """Check every full-text index against itself and the words that it has to find."""
+    db = changed.home.db
+    codes = {finding.code for finding in db.check_integrity(deep=True)}
+    assert codes <= {"orphaned_messages", "orphaned_rows", "broken_parents"}
+    assert db.search("says", limit=3).hits
+
+
+@pytest.mark.parametrize("what", ["sessions", "all"])
+def test_prune_is_restored_whole(changed: Changing, what: str) -> None:
+    before, home_shape = changed.everything(), shape(changed.home.folder)
+    done = changed.do(what)
+    assert done.removed > 5
+    assert changed.home.db.get_session("old") is None
+    assert shape(changed.home.folder) == home_shape
+    assert changed.restore(done).unfit == ()
+    assert changed.everything() == before
+    assert shape(changed.home.folder) == home_shape
+    check_indexes(changed)
+
+
+def test_finalize_is_restored_whole(changed: Changing) -> None:
+    before, home_shape = changed.everything(), shape(changed.home.folder)
+    done = changed.do("abandoned", "finalize")
+    assert done.finalized
+    assert changed.restore(done).unfit == ()
+    assert changed.everything() == before
+    assert shape(changed.home.folder) == home_shape
+
+
+@pytest.mark.parametrize("kind", ["in_place", "continuation"])
+def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, kind: Any) -> None:
+    before, home_shape = changed.everything(), shape(changed.home.folder)
+    done = compressor.compress("long", shape=kind)
+    assert changed.home.db.search("summary", limit=1) is not None
+    assert done.tokens_after < done.tokens_before
+    assert shape(changed.home.folder) == home_shape
+    check_indexes(changed)
+    compressor.undo(done.batch)
+    assert changed.everything() == before
+    assert shape(changed.home.folder) == home_shape
+    check_indexes(changed)
+
+
+def test_export_is_imported_whole(changed: Changing, tmp_path: Path) -> None:
+    names = ("old", "old_titled", "chain_1")
+    exported = tmp_path / "sessions.jsonl"
+    changed.maintenance.export(exported, names)
+    before = changed.everything()
+    changed.do("sessions", ids=names)
+    assert changed.home.db.get_session("old") is None
+    imported = changed.maintenance.import_(exported)
+    assert imported.sessions == 5
+    assert imported.dropped_columns == {}
+    assert rows_of(changed.everything(), names) == rows_of(before, names)
+
+
+def rows_of(everything: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+    tables = everything["rows"]
+    rows = [*tables["sessions"], *tables["messages"]]
+    return [row for row in rows if not set(names).isdisjoint(map(str, row))]
+
+
+def test_vacuum_keeps_everything(changed: Changing) -> None:
+    changed.do("ghosts")
+    before, home_shape = changed.everything(), shape(changed.home.folder)
+    changed.do("index")
+    changed.home.db.vacuum()
+    assert changed.everything() == before
+    assert shape(changed.home.folder) == home_shape
+    check_indexes(changed)
+
+
+def test_append_is_found_in_every_index(changed: Changing) -> None:
+    db = changed.home.db
+    message = db.append_message("long", "user", "a chamois joins 羚羊也来了")
+    assert [hit.message_id for hit in db.search("chamois").hits] == [message]
+    assert [hit.message_id for hit in db.search("羚羊也").hits] == [message]
+    assert db.get_messages("long")[-1]["content"] == "a chamois joins 羚羊也来了"
+    assert "long" in {line.id for line in db.list_sessions(limit=200).items}
+    cjk = f"SELECT count(*) FROM {INDEX}_docsize WHERE id = ?"  # noqa: S608 -- a fixed name
+    with connect(db.path, "ro") as connection:
+        if columns(connection, f"{INDEX}_docsize"):
+            assert connection.execute(cjk, (message,)).fetchone() == (1,)
+
+
+def test_finding_names_no_blocked_index(changed: Changing) -> None:
+    codes = {each.code for each in changed.maintenance.health(deep=True).findings}
+    assert not codes & {"blocked_index", "unreadable", "search_index_damaged", "damaged"}
+    assert changed.home.clock.now == NOW
+
+
+def test_every_schema_is_one_of_the_fixture(tmp_path: Path) -> None:
+    hermes_database(tmp_path / "state.db", 30)
+    with connect(tmp_path / "state.db", "ro") as connection:
+        for table, cells in CELLS.items():
+            assert set(cells) <= columns(connection, table)
+        for table in ROWS:
+            assert columns(connection, table)
