@@ -130,6 +130,7 @@ class Compressor:
             InvalidInput: there is no such shape or method, or `keep_last` is below 0.
             NotFound: there is no such session.
             NotCompressed: it cannot be, or nothing would be won.
+            Unsupported: an index of the home needs an extension that is not loaded.
         """
         placement.check(shape)
         if method not in (None, *get_args(Method)):
@@ -191,6 +192,7 @@ class Compressor:
             InvalidInput: there is no such shape, or `keep_last` is below 0.
             NotFound: there is no such session.
             NotCompressed: nothing was changed; its code says why.
+            Unsupported: an index of the home needs an extension that is not loaded.
         """
         placement.check(shape)
         tip = self._db.get_compression_tip(session_id)
@@ -225,6 +227,7 @@ class Compressor:
 
         Raises:
             NotFound: there is no such batch.
+            Unsupported: an index of the home needs an extension that is not loaded.
             InvalidInput: it is one of something else.
             Conflict: it was undone, or what it changed was changed again since.
             Changed: somebody writes to the conversation just now; undo again.
@@ -237,6 +240,7 @@ class Compressor:
 
         Raises:
             NotFound: there is no such batch.
+            Unsupported: an index of the home needs an extension that is not loaded.
             InvalidInput: it is one of something else.
             Conflict: it was undone, or the session that was compressed is gone.
             NotCompressed: somebody compresses it.

@@ -120,6 +120,7 @@ class Maintenance:
         Raises:
             InvalidInput: there is no such kind of plan, or it makes no sense.
             NotFound: one of the sessions that are named is not there.
+            Unsupported: an index of the home needs an extension that is not loaded.
         """
         parts = self._whole()
         if wanted.kind == trash.KIND:
@@ -220,6 +221,7 @@ class Maintenance:
 
         Raises:
             NotFound: there is no such batch.
+            Unsupported: an index of the home needs an extension that is not loaded.
             InvalidInput: it has itself taken something back.
             Conflict: it was taken back already, or its trash is gone.
             Denied: a live gateway would overwrite the routes that come back; stop that first.
@@ -239,6 +241,7 @@ class Maintenance:
 
         Raises:
             NotFound: there is no such batch.
+            Unsupported: an index of the home needs an extension that is not loaded.
             InvalidInput: it has itself taken something back.
             Conflict: it was taken back already, or its trash is gone.
             Corrupt: its trash cannot be read, or the home is damaged.
@@ -324,6 +327,7 @@ class Maintenance:
 
         Raises:
             NotFound: there is no such file.
+            Unsupported: an index of the home needs an extension that is not loaded.
         """
         return self._whole().importing.look_into(path, progress=progress)
 
@@ -342,6 +346,7 @@ class Maintenance:
 
         Raises:
             NotFound: there is no such file.
+            Unsupported: an index of the home needs an extension that is not loaded.
         """
         return self._whole().importing.read_file(path, progress=progress, stop=stop)
 

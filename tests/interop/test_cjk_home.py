@@ -19,6 +19,7 @@ from tests.cli.forks import surroundings
 from tests.cli.homes import Clock
 from tests.homes import connect, hermes_database
 from tests.interop.twins import shape
+from tests.wire.conftest import raw
 
 LOAD = "--load-extension"
 OLD = 12
@@ -218,3 +219,30 @@ def test_extension_of_another_system_is_not_loaded(home, run):
     (home / "lib" / "libfts5_cjk.so").write_bytes(b"\x7fELF")
     refused = run("prune", LOAD, "--yes", code=1)
     assert "cannot be loaded" in " ".join(refused.stderr.split())
+
+
+def test_server_loads_extension_on_request(home, writer):
+    with raw(home, "--confirm=never") as server:
+        server.begin()
+        answer = prune(server)
+        assert answer["isError"]
+        assert LOAD in answer["content"][0]["text"]
+        assert "blocked_index" in findings(server)
+        server.end()
+    with raw(home, "--confirm=never", LOAD) as server:
+        server.begin()
+        assert "blocked_index" not in findings(server)
+        plan = prune(server)["structuredContent"]["plan"]
+        assert prune(server, plan=plan)["structuredContent"]["removed"] == OLD
+        server.end()
+    assert_nothing_lost(writer())
+
+
+def prune(server: Any, **arguments: Any) -> dict[str, Any]:
+    result: dict[str, Any] = server.ask("tools/call", name="sessions_prune", arguments=arguments)
+    return result["result"]
+
+
+def findings(server: Any) -> set[str]:
+    answer = server.ask("tools/call", name="sessions_stats", arguments={})["result"]
+    return {each["code"] for each in answer["structuredContent"]["findings"]}

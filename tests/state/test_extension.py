@@ -182,6 +182,16 @@ def test_folder_that_others_write_is_refused(library, up):
         folder.chmod(mode)
 
 
+def test_library_of_another_user_is_refused(library, monkeypatch):
+    if os.geteuid() == 0:
+        os.chown(library, 65534, -1)
+    else:
+        user = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(Denied, match="belongs to another user"):
+        load(library)
+
+
 def test_linked_library_is_refused(library):
     library.rename(library.with_name("real.so"))
     library.symlink_to("real.so")

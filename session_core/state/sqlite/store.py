@@ -63,8 +63,8 @@ class Store:
     """Opens, reads, writes and closes one database; the nouns are added by its subclasses.
 
     `in_hermes_home` means that the folder was found as a Hermes home: if it has the signs of one
-    and no database, none is made in it. `load_extension` loads the extension of a Hermes home, which
-    its CJK index needs, if no other user can write that file.
+    and no database, none is made in it. `load_extension` loads the extension that the CJK index of
+    a Hermes home needs, if no other user can write that file.
     """
 
     def __init__(
