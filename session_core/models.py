@@ -156,7 +156,9 @@ class SessionFilter:
 
     Message counts are live rows, counted; `active_*` is the time of the last message, or of the
     start where there is none; in a list `started_*` is when the conversation began, as its line
-    says. `project` is a folder: a working folder or git root in or below it.
+    says. `project` is a folder: a working folder or git root in or below it. Folder, source, user
+    and chat of a continuation are those of the nearest earlier session of its conversation that
+    has them.
     """
 
     ids: tuple[str, ...] | None = None

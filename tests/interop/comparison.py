@@ -253,8 +253,8 @@ class Comparison:
         inherited = {"source", "cwd_prefix", "user_id", "chat_id", "chat_type"}
         if self.ours.link_kind(session_id) == "continuation" and inherited & set(options):
             return CONVERSATION
-        if {"min_messages", "max_messages"} & set(options):
-            return COUNTED if self._has_drifted(session_id) else None
+        if {"min_messages", "max_messages"} & set(options) and self._has_drifted(session_id):
+            return COUNTED
         if any("_" in text or "%" in text for text in _patterns(options)):
             return PATTERN
         return None
@@ -305,9 +305,12 @@ class Comparison:
         if self.ours.get_compression_tip(root) != row["id"]:
             self._note("", [NEWEST_CHILD if self.theirs.version == "0.17.0" else None])
             return
-        theirs = (row["title"], row["source"], row["started_at"], row["ended_at"])
-        if theirs != (line.title, line.source, line.started_at, line.ended_at):
+        theirs = (row["title"], row["started_at"], row["ended_at"])
+        if theirs != (line.title, line.started_at, line.ended_at):
             reasons.append(None)
+        if row["source"] != line.source:
+            is_own = self.sessions[line.id]["source"] == line.source
+            reasons.append(CONVERSATION if root != line.id and is_own else None)
         if (row.get("git_repo_root") or row.get("cwd")) != line.project:
             reasons.append(FOLDER if root != line.id else None)
         if row["message_count"] != line.messages:
@@ -389,6 +392,8 @@ class Comparison:
             return LADDER
         if _is_coded(row) and not query.isascii():
             return PARTS
+        if "NOT" in query and (_is_coded(row) or row[5]):
+            return MARKUP
         if _CJK.search(query) and _SYNTAX.search(query):
             return OPERATORS
         return None
