@@ -310,6 +310,10 @@ class Sizes:
     index: int
     tables: Mapping[str, int] = field(default_factory=dict)
     exact: bool = False
+    index_copies: int = 0
+    """How much of `index` is a copy of the text, which some layouts of Hermes keep."""
+    index_dead: int = 0
+    """About how much of `index` belongs to deleted messages; merging frees it within the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from session_core.presence import sidecar
 from session_core.state.contract import Step
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle, quoted
+from session_core.state.sqlite.index_segments import count_blocks, estimate_dead_blocks
 
 SQL = blocks.load("checks")
 
@@ -34,10 +35,6 @@ _SHADOWS = ("data", "idx", "content", "docsize", "config")
 _CHILD = "session_core.state.sqlite.sizes_child"
 _CHILD_TIMEOUT_S = 900.0
 _TURN_S = 0.2
-
-_SEGMENT = 1 << 37
-_BLOCKS = 1 << 31
-_MOST_SEGMENTS = 2000
 
 # What a value takes in a row, -1 where it is NULL.
 _STORED = (
@@ -63,7 +60,8 @@ class Layout:
             owner = self.owners.get(part, part)
             tables[owner] = tables.get(owner, 0) + round(size)
         index = sum(size for table, size in tables.items() if table in self.indexes)
-        return replace(sizes, tables=tables, index=index, exact=exact)
+        copies = sum(round(parts.get(f"{name}_content", 0)) for name in self.indexes)
+        return replace(sizes, tables=tables, index=index, index_copies=copies, exact=exact)
 
 
 def layout(handle: Handle) -> Layout:
@@ -85,7 +83,7 @@ def estimate(handle: Handle, path: Path) -> Sizes:
     found = layout(handle)
     shadows = {f"{index}_data" for index in found.indexes}
     parts = {
-        table: _index_blocks(handle, table) * page
+        table: count_blocks(handle, table) * page
         if table in shadows
         else _table_bytes(handle, table, page)
         for table in _tables(handle)
@@ -94,7 +92,8 @@ def estimate(handle: Handle, path: Path) -> Sizes:
     scale = (pages - free) * page / (sum(parts.values()) or 1)
     sizes = Sizes(db=pages * page, wal=_size(sidecar(path, "-wal")), free=free * page, index=0)
     scaled = {table: size * scale for table, size in parts.items()}
-    return found.fill(sizes, scaled, exact=False)
+    dead = page * sum(estimate_dead_blocks(handle, f"{name}_data") for name in found.indexes)
+    return replace(found.fill(sizes, scaled, exact=False), index_dead=round(dead))
 
 
 def count(estimated: Sizes, found: Layout, path: Path, step: Step | None = None) -> Sizes:
@@ -225,20 +224,3 @@ def _index_bytes(handle: Handle, sample: _Sample, index: str, partial: int) -> f
         if not (partial and -1 in keys):
             total += weight * (_ENTRY_BYTES + len(keys) + sum(max(key, 0) for key in keys))
     return total / _ENTRY_FILL
-
-
-def _index_blocks(handle: Handle, table: str) -> int:
-    """Count the blocks of a search index: those of a segment have successive numbers."""
-    name = quoted(table)
-    first_after = f"SELECT min(id) FROM {name} WHERE id >= ?"  # noqa: S608 -- from the schema, quoted
-    last_before = f"SELECT max(id) FROM {name} WHERE id < ?"  # noqa: S608 -- from the schema, quoted
-    blocks_count = 1
-    first = handle.value(first_after, (_SEGMENT,))
-    for _ in range(_MOST_SEGMENTS):
-        if first is None:
-            break
-        begin = first // _SEGMENT * _SEGMENT
-        last = handle.value(last_before, (begin + _BLOCKS,))
-        blocks_count += last - first + 1
-        first = handle.value(first_after, (begin + _SEGMENT,))
-    return blocks_count
