@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import asdict
 from typing import Any
 
 from mcp_serve import budget, naming, rows
@@ -10,9 +11,12 @@ from mcp_serve.arguments import several
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
 from mcp_serve.work import Work
-from session_core import WHY_PROTECTED, Applied, InvalidInput, Preview, SessionFilter
+from session_core import WHY_PROTECTED, Applied, Bytes, InvalidInput, Preview, SessionFilter
 
-NO_BYTES = {"needed_now": 0, "won_now": 0, "won_later": 0}
+NO_BYTES = asdict(Bytes())
+SHRINK = "sessions_prune(what='index')"
+"""The call that gives the free room of a database file back to the disk."""
+
 WENT_ON = "this call went on with what a call before it had begun"
 
 _TOOLS = {
@@ -40,7 +44,7 @@ def preview(home: Home, found: Preview) -> dict[str, Any]:
         "protected": [
             {"why": WHY_PROTECTED[why], "count": count} for why, count in found.protected.items()
         ],
-        "bytes": {name: getattr(found.bytes, name) for name in NO_BYTES},
+        "bytes": asdict(found.bytes),
         "warnings": warned(home, found.warnings),
     }
 
@@ -96,6 +100,8 @@ def apply(home: Home, plan: str, verb: str, counted: str, work: Work) -> dict[st
         "skipped": left,
         "remaining": found.remaining,
         "batch": found.batch,
+        "bytes": asdict(found.bytes),
+        **({"next": SHRINK} if found.shrinks else {}),
         "warnings": warned(home, [*begun, *more, *planned.warnings, *found.warnings]),
     }
 

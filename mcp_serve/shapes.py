@@ -204,12 +204,13 @@ class Protected(TypedDict):
     count: int
 
 
-class Won(TypedDict):
-    """Bytes that a plan needs and wins."""
+class Room(TypedDict):
+    """Bytes on the disk: estimates in a plan, measured in a result."""
 
     needed_now: int
-    won_now: int
-    won_later: int
+    free_in_file: int
+    returned_to_disk: int
+    trash: int
 
 
 class Skipped(TypedDict):
@@ -228,7 +229,7 @@ class Plan(TypedDict):
     count: int
     items: list[Item]
     protected: list[Protected]
-    bytes: Won
+    bytes: Room
     warnings: list[str]
     skipped: NotRequired[list[Skipped]]
     remaining: NotRequired[int]
@@ -240,6 +241,7 @@ class Pruned(Plan):
     """What a prune plans or has done."""
 
     removed: NotRequired[int]
+    next: NotRequired[str]
 
 
 class Finalized(Plan):
@@ -272,7 +274,7 @@ class Restored(TypedDict):
     count: NotRequired[int]
     items: NotRequired[list[Item]]
     protected: NotRequired[list[Protected]]
-    bytes: NotRequired[Won]
+    bytes: NotRequired[Room]
     warnings: NotRequired[list[str]]
     restored: NotRequired[int]
     skipped: NotRequired[list[Skipped]]

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from session_core.lifecycle.replies import normalize_empty_agent_response
     from session_core.lifecycle.run import Run
     from session_core.lifecycle.runtime import Reply, SessionRuntime
-    from session_core.maintenance.answers import Applied, Coming, Preview, Restored
+    from session_core.maintenance.answers import Applied, Bytes, Coming, Preview, Restored
     from session_core.maintenance.async_maintenance import AsyncMaintenance
     from session_core.maintenance.edits import Edited
     from session_core.maintenance.exporting import Exported
@@ -109,6 +109,7 @@ __all__ = [
     "BlockingCallWarning",
     "Brief",
     "Busy",
+    "Bytes",
     "Changed",
     "Changes",
     "Coming",
@@ -239,7 +240,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "lifecycle.replies": ("normalize_empty_agent_response",),
     "lifecycle.run": ("Run",),
     "lifecycle.runtime": ("Reply", "SessionRuntime"),
-    "maintenance.answers": ("Applied", "Coming", "Preview", "Restored"),
+    "maintenance.answers": ("Applied", "Bytes", "Coming", "Preview", "Restored"),
     "maintenance.async_maintenance": ("AsyncMaintenance",),
     "maintenance.edits": ("Edited",),
     "maintenance.exporting": ("Exported",),

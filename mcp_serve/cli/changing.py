@@ -278,6 +278,9 @@ class _Making:
         if self._options.json:
             return
         self._change.done(self._out, self._state()[1], self.answer)
+        if "next" in self.answer:
+            self._out.line("The file becomes smaller by")
+            self._out.whole(f"  {command(self._options, 'prune', 'index')}")
         batch = self.answer.get("batch")
         if batch and self._change.verb != "restore":
             part = "" if self._outcome == "applied" else " what was done"

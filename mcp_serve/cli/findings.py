@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _ABOUT_ONE = (
-    *("unreadable", "broken_entries", "large_index", "free_pages", "long_log", "no_database"),
+    *("unreadable", "broken_entries", "free_pages", "long_log", "no_database"),
     *("engine_fault", "damaged", "search_index_damaged", "search_index_incomplete"),
     "blocked_index",
 )

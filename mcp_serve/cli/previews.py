@@ -30,6 +30,9 @@ KINDS = {
 NO_UNDO = ("prune index", "prune trash", "undo")
 """What is not undone; its plan says why."""
 
+_DELETES_ROWS = ("prune sessions", "prune ghosts", "prune all")
+_REWRITES = ("prune index", "prune all")
+
 _ITEMS = (Column("title", yields=True), Column("why", wraps=True), Column("id", copied=True))
 _UNTITLED = (Column("why", wraps=True), Column("id", copied=True))
 _LEFT = (Column("id", copied=True), Column("why", wraps=True))
@@ -87,14 +90,32 @@ def protected(out: Terminal, found: Answer) -> None:
 def room(out: Terminal, kind: str, size: Answer) -> None:
     """Show what it takes of the disk and gives back, and for how long it can be undone."""
     out.line()
-    if size["won_now"]:
-        out.line(f"About {decimal(size['won_now'])} become free now.")
-    if kind == "prune index" and size["needed_now"]:
+    if size["returned_to_disk"]:
+        out.line(f"It gives about {decimal(size['returned_to_disk'])} back to the disk.")
+    if size["free_in_file"]:
+        out.line(
+            f"About {decimal(size['free_in_file'])} become free in the database file for new "
+            "messages; the file keeps its size."
+        )
+    elif kind in _DELETES_ROWS and not size["returned_to_disk"]:
+        out.line("The database file keeps its size.")
+    if kind in _REWRITES and size["needed_now"]:
         out.line(f"It needs about {decimal(size['needed_now'])} of the disk while it works.")
     if not kind.startswith(NO_UNDO):
-        taken = size["won_later"]
-        trash = f"; the trash takes about {decimal(taken)} for as long" if taken else ""
+        trash = f"; the trash takes about {decimal(size['trash'])}" if size["trash"] else ""
         out.line(f"It can be undone for 30 days{trash}.")
+
+
+def room_after(out: Terminal, size: Answer) -> None:
+    """Show what was measured on the disk after a change."""
+    freed, returned, trash = (size[name] for name in ("free_in_file", "returned_to_disk", "trash"))
+    parts = [
+        *([f"{decimal(returned)} went back to the disk"] if returned else []),
+        *([f"{decimal(freed)} more are free in the database file"] if freed else []),
+        *([f"the trash takes {decimal(trash)}"] if trash else []),
+    ]
+    if parts:
+        out.line(f"On the disk: {', '.join(parts)}.")
 
 
 def skipped(out: Terminal, found: Answer) -> None:
@@ -114,7 +135,11 @@ def done(out: Terminal, kind: str, found: Answer) -> None:
     counted = [f"{found[name]:,} {said}" for name, said in _DONE if name in found]
     if kind == "prune index":
         counted = ["the search index is merged"]
+    elif kind == "prune trash":
+        counted = [f"{found['removed']:,} emptied"]
     rest = f"; {found['remaining']:,} to go" if found["remaining"] else ""
     end = "Done" if found["outcome"] == "applied" else "Stopped"
     out.line(f"{end}: {', '.join(counted)}{rest}.", "bold")
     skipped(out, found)
+    if "bytes" in found:
+        room_after(out, found["bytes"])

@@ -139,6 +139,6 @@ def _mend(options: argparse.Namespace, found: Mapping[str, Any], profile: str | 
     profiles = options.profile[:1] if profile is None else [profile]
     there = argparse.Namespace(home=options.home, profile=profiles)
     typed = None if call is None else command(there, *call.groups())
-    won = f"wins about {decimal(found['bytes'])}" if found["bytes"] else ""
+    won = f"about {decimal(found['bytes'])}" if found["bytes"] else ""
     what = findings.said(found["code"], found["count"], plain(found["what"]))
     return Mend(what, won, typed)

@@ -88,8 +88,9 @@ class Tour:
         """Plan and apply; return what takes it back."""
         self._screen.heading("What would go, if all of it were tidied? Nothing is changed yet.")
         planned = await self._ask("sessions_prune", what="all")
-        won = planned["bytes"]["won_now"] / 1e3
-        said = f"A plan of {planned['count']} things, which wins {won:,.0f} kB. Of each kind:"
+        size = planned["bytes"]
+        freed = (size["free_in_file"] + size["returned_to_disk"]) / 1e3
+        said = f"A plan of {planned['count']} things, which frees {freed:,.0f} kB. Of each kind:"
         self._screen.block("", said)
         kinds = groupby(planned["items"], key=lambda each: each["why"].split()[0])
         for first, *others in (list(kind) for _, kind in kinds):

@@ -35,6 +35,7 @@ examples:
   mcp-sessions trash list                    what is in it, and for how long
   mcp-sessions trash empty                   ask, then empty what has expired
   mcp-sessions trash empty --older-than 7d   what is so old, expired or not
+  mcp-sessions trash empty b-23456789        this batch; the others keep their undo
 """
 
 
@@ -64,6 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                 metavar="TIME",
                 help="so old, expired or not: 7d, a date; 0 is all",
             )
+            action.add_argument("batch", nargs="*", metavar="BATCH", help="only these, however old")
             changing.arguments(action, limit=True)
         of_homes(action)
         of_answers(action)
@@ -78,6 +80,8 @@ def run(options: argparse.Namespace) -> int:
             _show,
         )
     asked: Answer = {"older_than_days": filters.days(options.older_than)}
+    if options.batch:
+        asked["sessions"] = options.batch
     if options.plan is None:
         asked["what"] = "trash"
     return changing.run(options, changing.Change(_EMPTYING, "prune", asked))
@@ -133,7 +137,7 @@ def _show(found: Answer) -> None:
 
 
 def _row(each: Answer) -> list[str]:
-    undone = " (undone)" if each["undone"] else ""
+    undone = " (restored)" if each["undone"] else ""
     return [
         since(each["at"]),
         decimal(each["bytes"]),

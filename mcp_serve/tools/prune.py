@@ -14,8 +14,6 @@ from mcp_serve.tools.spec import Spec
 from mcp_serve.work import Work
 from session_core import InvalidInput, SessionFilter, Wanted
 
-_OF_NO_SESSION = ("index", "trash")
-
 
 class PruneArguments(given_as.Home):
     """The arguments of `sessions_prune`."""
@@ -24,7 +22,12 @@ class PruneArguments(given_as.Home):
         Literal["sessions", "ghosts", "routes", "orphans", "index", "trash", "all"],
         Field(description="all: everything but trash."),
     ] = "sessions"
-    sessions: given_as.Sessions | None = None
+    sessions: (
+        Annotated[
+            given_as.Sessions, Field(description="Full ids or session keys; of trash: batches.")
+        ]
+        | None
+    ) = None
     project: given_as.Project | None = None
     source: Annotated[str, Field(max_length=200)] | None = None
     older_than_days: given_as.Days | None = None
@@ -44,11 +47,14 @@ def prune(home: Home, given: PruneArguments, asked: Asked, work: Work) -> dict[s
     if given.plan is not None:
         return plans.apply(home, given.plan, "prune", "removed", work)
     where = given.where(asked.now)
-    if given.what in _OF_NO_SESSION and (given.sessions or where != SessionFilter()):
-        raise InvalidInput(f"what={given.what!r} is of no session: give no sessions and no filter")
+    if given.what == "index" and (given.sessions or where != SessionFilter()):
+        raise InvalidInput("what='index' is of no session: give no sessions and no filter")
+    if given.what == "trash" and where != SessionFilter():
+        raise InvalidInput("what='trash' takes batch handles as sessions, or older_than_days")
+    is_trash = given.what == "trash" and given.sessions is not None
     wanted = Wanted(
         given.what,
-        ids=plans.named(home, given.sessions),
+        ids=tuple(given.sessions or ()) if is_trash else plans.named(home, given.sessions),
         where=where,
         older_than_days=given.older_than_days,
     )
@@ -62,7 +68,7 @@ SPEC = Spec(
         "Remove what is old or of no use: ended sessions (90 days without activity unless "
         "older_than_days), empty ghosts, dead routes, orphaned rows, index bloat, or the trash. "
         "The first call changes nothing and answers a plan: what would go and why, what is "
-        "protected, bytes won. Show it to the user; a second call with plan alone does exactly "
+        "protected, bytes freed. Show it to the user; a second call with plan alone does exactly "
         "that. sessions_restore brings it back for 30 days (not what=trash)."
     ),
     arguments=PruneArguments,

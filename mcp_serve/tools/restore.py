@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -59,6 +60,7 @@ def _restored(home: Home, batch: str, work: Work) -> dict[str, Any]:
         skipped=plans.skipped(home, [(each.what, each.why) for each in found.unfit]),
         remaining=found.remaining,
         batch=found.batch,
+        bytes=asdict(found.bytes),
         warnings=[plans.WENT_ON] if goes_on else [],
     )
 

@@ -23,7 +23,7 @@ from session_core.compression.routes import Led, Routes
 from session_core.errors import Changed, InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept, Member, Plan
-from session_core.ledger.steps import clear_marks, noting, resume, run_step
+from session_core.ledger.steps import clear_marks, delete_content, noting, resume, run_step
 from session_core.state.contract import StateDatabase
 
 _GOES = "it goes on from the compression that is taken back"
@@ -175,6 +175,7 @@ class Undo:
         counts = {"restored": undone.restored, "dropped": undone.dropped}
         with noting(f"{UNDO} of {undone.session_id}"):
             self._ledger.audit(self._client, f"{UNDO} of {undone.session_id}", plan, counts)
+        delete_content(self._ledger)
         return undone
 
     def _within(self, doomed: Doomed, led: Led) -> AbstractContextManager[object]:

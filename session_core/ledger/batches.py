@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
@@ -16,6 +17,7 @@ from session_core.models import Page
 from session_core.state import cursors
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.opening import size
 
 SQL = blocks.load("batches", PACKAGE)
 
@@ -23,7 +25,8 @@ KEPT_S = 30 * 86_400.0
 """How long what was removed or rewritten can be brought back."""
 
 _IS_APPLIED = SQL["is_applied"]
-_RIPE = f"emptied_at IS NULL AND count > 0 AND NOT underway AND NOT {_IS_APPLIED} AND {{when}}"
+_HAS_TRASH = "emptied_at IS NULL AND undone_at IS NULL AND count > 0"
+_RIPE = f"{_HAS_TRASH} AND NOT underway AND NOT {_IS_APPLIED} AND {{when}}"
 _EXPIRED = _RIPE.format(when="expires_at <= :now")
 _OLD = _RIPE.format(when="at <= :now - :older_than_s")
 _NAMED = _RIPE.format(when="id IN (SELECT value FROM json_each(:batches))")
@@ -113,21 +116,36 @@ class Batches(Shelf):
 
         Raises:
             NotFound: there is no such step, or its disk is not mounted.
-            Conflict: its trash was emptied.
+            Conflict: its trash was emptied, or its batch was undone.
             Corrupt: it is damaged.
         """
         step = self.step(step_id)
-        if self.batch(step.batch).emptied_at is not None:
-            raise Conflict(f"batch {step.batch} cannot be undone any more: its trash is gone")
+        self._require_trash(step)
         return unpack(self._pieces(step))
+
+    def _require_trash(self, step: Step) -> None:
+        """Raise Conflict if the trash of a step was deleted with that of its batch."""
+        batch = self.batch(step.batch)
+        if batch.undone_at is not None:
+            raise Conflict(f"batch {batch.id} was undone already")
+        if batch.emptied_at is not None:
+            raise Conflict(f"batch {batch.id} cannot be undone any more: its trash is gone")
 
     def bytes_used(self) -> int:
         """Return what all trash takes, compressed."""
         return int(self._file.read(lambda rows: rows.value(SQL["count_bytes"])))
 
-    def ripe(self, older_than_s: float | None = None) -> list[Batch]:
+    def bytes_on_disk(self) -> int:
+        """Return the size of the files with trash, the ledger's own among them."""
+        rows = self._file.read(lambda rows: rows.values(SQL["list_locations"]))
+        paths = [*filter(None, [self._find()]), *(Path(location) for (location,) in rows)]
+        return sum(size(path) + size(Path(f"{path}-wal")) for path in paths)
+
+    def ripe(
+        self, older_than_s: float | None = None, *, batches: Iterable[str] | None = None
+    ) -> list[Batch]:
         """Return the batches that `empty` would empty, oldest first."""
-        ripe, values = self._ripe(older_than_s)
+        ripe, values = self._ripe(older_than_s, batches)
         return self._file.read(
             lambda rows: [
                 _batch(row) for row in rows.rows(SQL["list_ripe"].format(ripe=ripe), values)
@@ -142,9 +160,7 @@ class Batches(Shelf):
         Of `batches` that are named it is theirs, whatever their age. What is on a disk that is not
         mounted is deleted by a later call.
         """
-        ripe, values = self._ripe(older_than_s)
-        if batches is not None:
-            ripe, values["batches"] = _NAMED, encode(list(batches))
+        ripe, values = self._ripe(older_than_s, batches)
         count = self._file.read(
             lambda rows: rows.value(SQL["count_ripe"].format(ripe=ripe), values)
         )
@@ -152,17 +168,32 @@ class Batches(Shelf):
             count = self._file.write(
                 lambda rows: rows.run(SQL["mark_emptied"].format(ripe=ripe), values)
             )
+        return Emptied(count, self.delete_content())
+
+    def delete_content(self) -> int:
+        """Delete the trash of all batches that were emptied or undone; return its bytes.
+
+        This finishes a deletion that a crash cut short. The rows of the batches stay.
+        """
         steps = self._file.read(
             lambda rows: [as_step(row) for row in rows.rows(SQL["list_emptied"])]
         )
-        return Emptied(count, self._empty_steps(steps))
+        if steps:
+            # Durable before the first piece goes, and with it that the batch was undone.
+            ids = encode([step.id for step in steps])
+            self._file.write(lambda rows: rows.run(SQL["forget_digests"], (ids,)))
+        return self._empty_steps(steps)
 
-    def _ripe(self, older_than_s: float | None) -> tuple[str, dict[str, Any]]:
+    def _ripe(
+        self, older_than_s: float | None, batches: Iterable[str] | None
+    ) -> tuple[str, dict[str, Any]]:
         """Return the condition of what is emptied, with its values."""
         if older_than_s is not None and not (older_than_s >= 0 and math.isfinite(older_than_s)):
             raise InvalidInput(f"older_than_s is {older_than_s}; at least 0")
-        ripe = _EXPIRED if older_than_s is None else _OLD
-        return ripe, {"now": self._clock(), "older_than_s": older_than_s}
+        values: dict[str, Any] = {"now": self._clock(), "older_than_s": older_than_s}
+        if batches is not None:
+            return _NAMED, values | {"batches": encode(list(batches))}
+        return _EXPIRED if older_than_s is None else _OLD, values
 
     def _empty_steps(self, steps: list[Step]) -> int:
         emptied = 0
@@ -188,7 +219,10 @@ class Batches(Shelf):
             at = (step.id, position)
             piece = file.read(lambda rows, at=at: rows.value(SQL["get_piece"], at))  # type: ignore[misc]
             if piece is None:
+                self._require_trash(step)  # another process may have undone or emptied it
                 raise Corrupt(f"the trash of step {step.id} is not whole; it cannot be restored")
+            if not digests:
+                self._require_trash(step)
             if digest(piece) != digests[position * DIGEST_BYTES :][:DIGEST_BYTES]:
                 raise Corrupt(
                     f"the trash of step {step.id} is damaged, or somebody has changed it; it "

@@ -57,7 +57,13 @@ WHERE id IN (SELECT id FROM summed_batches WHERE {ripe})
 
 -- name: list_emptied
 SELECT steps.* FROM steps JOIN batches ON batches.id = steps.batch
-WHERE batches.emptied_at IS NOT NULL AND steps.chunks > 0
+WHERE (batches.emptied_at IS NOT NULL OR batches.undone_at IS NOT NULL) AND steps.chunks > 0
+
+-- name: forget_digests
+UPDATE steps SET digests = x'' WHERE digests <> x'' AND id IN (SELECT value FROM json_each(?))
+
+-- name: list_locations
+SELECT DISTINCT location FROM steps WHERE location IS NOT NULL
 
 -- name: delete_pieces
 DELETE FROM trash WHERE rowid IN (SELECT rowid FROM trash WHERE step = ? LIMIT 8)

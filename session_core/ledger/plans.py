@@ -66,8 +66,15 @@ class Plans(Shelf):
         found = self._file.read(lambda rows: rows.values(SQL["list_results"], values))
         return [json.loads(result) for (result,) in found]
 
-    def begin(self, handle: str) -> Batch:
+    def recorded(self, name: str) -> Any:
+        """Return what the newest plan that was begun records under a name, None if none does."""
+        text = self._file.read(lambda rows: rows.value(SQL["get_recorded"], (f"$.{name}",)))
+        return json.loads(text or "null")
+
+    def begin(self, handle: str, more: Mapping[str, Any] | None = None) -> Batch:
         """Begin to apply a plan, or go on with it; return the batch of its steps.
+
+        Add `more` to what is recorded about the plan if this call begins it.
 
         Raises:
             NotFound: there is no such plan.
@@ -82,7 +89,9 @@ class Plans(Shelf):
             if plan["state"] != "planned":
                 raise Conflict(f"plan {handle} is {plan['state']}; make another")
             batch = add_batch(rows, plan["kind"], handle, now)
-            rows.run(SQL["begin_plan"], {"handle": handle, "batch": batch.id})
+            about = {**json.loads(plan["about"]), **more} if more else None
+            values = {"handle": handle, "batch": batch.id, "about": about and encode(about)}
+            rows.run(SQL["begin_plan"], values)
             return batch
 
         return self._file.write(step)

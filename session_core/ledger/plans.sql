@@ -14,6 +14,10 @@ DELETE FROM plans WHERE expires_at < ?
 -- name: get_plan
 SELECT * FROM plans WHERE handle = ?
 
+-- name: get_recorded
+SELECT json_extract(about, ?1) FROM plans
+WHERE batch IS NOT NULL AND json_type(about, ?1) IS NOT NULL ORDER BY created_at DESC LIMIT 1
+
 -- name: list_names
 SELECT handle FROM plans ORDER BY created_at DESC LIMIT 1000
 
@@ -28,7 +32,8 @@ WHERE plans.kind = :kind AND plans.state = 'finished' AND batches.undone_at IS N
 ORDER BY batches.number DESC LIMIT :limit
 
 -- name: begin_plan
-UPDATE plans SET state = 'applying', batch = :batch WHERE handle = :handle
+UPDATE plans SET state = 'applying', batch = :batch, about = coalesce(:about, about)
+WHERE handle = :handle
 
 -- name: end_plan
 UPDATE plans SET state = :state, result = :result WHERE handle = :handle

@@ -148,6 +148,7 @@ def resume(db: StateDatabase, ledger: Ledger, kinds: Collection[str] | None = No
         if mark != _NEVER:
             done.append(ledger.step(step.id))
     clear_marks(db, ledger)
+    delete_content(ledger)
     return done
 
 
@@ -162,6 +163,16 @@ def clear_marks(db: StateDatabase, ledger: Ledger) -> None:
             with db.transaction():
                 _delete_marks(db, cleared)
             ledger.unmarked(cleared)
+
+
+def delete_content(ledger: Ledger) -> int:
+    """Delete the trash of batches that were undone, once that is noted; return its bytes.
+
+    What cannot be deleted now is deleted with a later step.
+    """
+    with noting("that the trash of what was undone is deleted"):
+        return ledger.delete_content()
+    return 0
 
 
 @contextmanager

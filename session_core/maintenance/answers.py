@@ -29,11 +29,21 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """About what a plan takes of the disk and gives back, now and when its trash is gone."""
+    """Bytes on the disk: estimates in a plan, measured in a result."""
 
     needed_now: int = 0
-    won_now: int = 0
-    won_later: int = 0
+    """Room that the change needs while it runs."""
+    free_in_file: int = 0
+    """Room that becomes free inside the database file, whose size stays."""
+    returned_to_disk: int = 0
+    """By how much files become smaller or go away."""
+    trash: int = 0
+    """Room that the trash takes until it expires or is emptied."""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Self:
+        """Return it from JSON; figures of a plan of an older version are left out."""
+        return cls(**{name: stored.get(name, 0) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class Preview:
             _count(plan),
             tuple(Item(*each) for each in items[:MOST_ITEMS]),
             about.get("protected", {}),
-            Bytes(**about.get("bytes", {})),
+            Bytes.of(about.get("bytes", {})),
             tuple(about.get("warnings", ())),
         )
 
@@ -110,8 +120,10 @@ class Applied:
     skipped: tuple[Skipped, ...]
     remaining: int
     warnings: tuple[str, ...] = ()
-    won: int = 0
-    """How many bytes the disk has again, where files became smaller or were emptied."""
+    bytes: Bytes = field(default_factory=Bytes)
+    """What was measured on the disk since the plan was begun."""
+    shrinks: bool = False
+    """Whether a plan to prune the index would now give room back."""
 
     @property
     def done(self) -> int:
@@ -125,8 +137,11 @@ class Applied:
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
         """Return it from JSON."""
-        skipped = tuple(Skipped(**each) for each in stored["skipped"])
-        return cls(**{**stored, "skipped": skipped, "warnings": tuple(stored["warnings"])})
+        known = {name: stored[name] for name in cls.__slots__ if name in stored}
+        known["skipped"] = tuple(Skipped(**each) for each in stored["skipped"])
+        known["warnings"] = tuple(stored["warnings"])
+        known["bytes"] = Bytes.of(stored.get("bytes", {}))
+        return cls(**known)
 
 
 ProgressFn = Callable[[Applied], object]
@@ -165,6 +180,8 @@ class Restored:
     unfit: tuple[Unfit, ...]
     remaining: int
     """How many steps were not tried yet."""
+    bytes: Bytes = field(default_factory=Bytes)
+    """What was measured: how much the trash has given back to the disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Plan
 from session_core.maintenance.answers import Applied
+from session_core.maintenance.disk import BEFORE
 
 
-def begin(ledger: Ledger, handle: str, kind: str) -> Plan | Applied:
+def begin(
+    ledger: Ledger, handle: str, kind: str, measure: Callable[[], Mapping[str, int]]
+) -> Plan | Applied:
     """Begin to apply a plan of a kind; return what it came to where it was applied before.
+
+    Record what `measure` returns with the plan when it is begun for the first time.
 
     Raises:
         NotFound: there is no such plan.
@@ -21,5 +28,8 @@ def begin(ledger: Ledger, handle: str, kind: str) -> Plan | Applied:
         raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
     if plan.state == "finished":
         return Applied.of(plan.result)
+    if plan.state == "planned":
+        ledger.begin(handle, {BEFORE: measure()})
+        return ledger.plan(handle)
     ledger.begin(handle)
     return plan

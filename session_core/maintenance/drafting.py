@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from session_core.ledger.records import Member
-from session_core.maintenance import ghosts, members, orphans, reclaim, routes, selection
+from session_core.maintenance import disk, ghosts, members, orphans, reclaim, routes, selection
 from session_core.maintenance.answers import Bytes
 from session_core.maintenance.findings import folder_of
 from session_core.maintenance.members import Part
@@ -59,11 +60,24 @@ class Draft:
         return found | ({"messages"} if self._rows else set())
 
     def bytes(self) -> Bytes:
-        """Return about what the trash takes, and what is won now and when that expires."""
-        scene = self._scene
-        rows = scene.bytes_of(self._rows, scene.db.sizes()) if self._rows else 0
+        """Return about what it takes of the disk and gives back."""
+        scene, sizes = self._scene, self._scene.db.sizes()
+        rows = scene.bytes_of(self._rows, sizes)
         trash = int(rows * _TRASH_SHARE) + self._file_bytes
-        return Bytes(trash, rows + self._file_bytes, trash)
+        if any(members.part_of(each) == "index" for each in self.members.values()):
+            size = reclaim.bytes_of_a_rewrite(sizes, rows, can_shrink=self._can_shrink())
+        else:
+            freed = disk.freed_by_deletion(sizes, self._rows, scene.rows)
+            size = Bytes(free_in_file=freed)
+        return replace(
+            size,
+            needed_now=size.needed_now + trash,
+            returned_to_disk=size.returned_to_disk + self._file_bytes,
+            trash=trash,
+        )
+
+    def _can_shrink(self) -> bool:
+        return reclaim.in_the_way(self._scene.alive.company) is None
 
     def _add(self, part: Part, name: str, noted: Any, why: str, title: str | None = None) -> None:
         member = members.member_of(part, name, noted, why)
@@ -144,7 +158,10 @@ class Draft:
         self.protected.update(selected.protected)
 
     def _choose_index(self) -> None:
-        if self.members or reclaim.is_worth_it(self._scene.db.sizes()):
+        sizes = self._scene.db.sizes()
+        freed = disk.freeable(sizes, shrinks=self._can_shrink())
+        freed += self._scene.bytes_of(self._rows, sizes)
+        if disk.is_worth_freeing(freed, sizes):
             self._add("index", reclaim.INDEX, None, reclaim.WHY)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from session_core.maintenance import ghosts, orphans, reclaim, routes, selection
+from session_core.maintenance import disk, ghosts, orphans, reclaim, routes, selection
 from session_core.maintenance.records import Chosen, Found, Selection, Wanted
 from session_core.maintenance.scene import Scene
 from session_core.models import Facts, Sizes
@@ -141,15 +141,26 @@ def of_sizes(seen: Seen) -> Iterator[Found]:
     sizes = seen.sizes
     if sizes is None:
         return
-    index = partial(Found, tool="prune", plan="index")
-    if reclaim.large_index(sizes):
-        share = round(100 * sizes.index / sizes.db)
-        yield index("large_index", 1, f"the search index is {share} % of the database")
-    if reclaim.much_is_free(sizes):
-        yield index("free_pages", 1, "room in the file that nothing uses", sizes.free)
+    yield from _of_room(seen, sizes)
     if sizes.wal > _LONG_LOG_BYTES:
         what = "a long log, which its writers cut when nobody reads"
         yield Found("long_log", 1, what, sizes.wal)
+
+
+def _of_room(seen: Seen, sizes: Sizes) -> Iterator[Found]:
+    """Yield what a rewrite of the file would free; name the plan only if it can free it now."""
+    freed = disk.freeable(sizes)
+    if not disk.is_worth_freeing(freed, sizes):
+        return
+    hindrance = reclaim.in_the_way(seen.scene.alive.company)
+    now = disk.freeable(sizes, shrinks=hindrance is None)
+    what = "room in the file that no message uses"
+    if hindrance is not None:
+        what += f"; {hindrance}"
+    if disk.is_worth_freeing(now, sizes):
+        yield Found("free_pages", 1, what, freed, "prune", "index")
+    else:
+        yield Found("free_pages", 1, what, freed)
 
 
 def of_engine(seen: Seen) -> Iterator[Found]:

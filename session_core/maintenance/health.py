@@ -16,7 +16,7 @@ from session_core import alive
 from session_core.alive import Alive, Company
 from session_core.errors import SessionError
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance import findings
+from session_core.maintenance import findings, growth
 from session_core.maintenance.answers import CountFn, StopFn
 from session_core.maintenance.conversations import Conversations
 from session_core.maintenance.findings import Seen
@@ -32,7 +32,6 @@ T = TypeVar("T")
 _DAY_S = 86_400.0
 _WEEK_S = 7 * _DAY_S
 _AGES = {"day": 1, "week": 7, "month": 30, "quarter": 90}
-_GROWTH_WEEKS = 4
 _DEEP_PARTS = 2
 _ENDED = Found("ended", 1, "the deep look was ended before it was done; ask for it again")
 _NO_FACTS = Facts((), (), (), {}, 0.0, "", None)
@@ -57,13 +56,15 @@ def examine(
     for what, part in findings.PARTS.items():
         found += _read(what, partial(_all, part, seen), [], found)
     company = seen.scene.alive.company
+    average = partial(growth.message_bytes, ledger, seen.scene, seen.sizes)
+    each: float = _read("what a message takes", average, {"bytes": 0.0}, found)["bytes"]
     return Health(
         at=now,
         sessions=_census(seen.scene),
         sizes=seen.sizes,
         trash=_read("the trash", ledger.bytes_used, 0, found),
-        growth_per_week=_growth(seen),
-        weeks=tuple(_weeks(seen)),
+        growth_per_week=_growth(seen.facts, each),
+        weeks=tuple(_weeks(seen, each)),
         tokens=seen.facts.tokens,
         cost=seen.facts.cost,
         engine=seen.facts.engine,
@@ -151,11 +152,11 @@ def _ages(times: Iterable[float | None], now: float) -> dict[str, int]:
     return found
 
 
-def _weeks(seen: Seen) -> Iterator[Week]:
+def _weeks(seen: Seen, message_bytes: float) -> Iterator[Week]:
     for number, messages in enumerate(seen.facts.weeks, 1):
-        yield Week(seen.scene.now - number * _WEEK_S, messages, seen.bytes(messages))
+        yield Week(seen.scene.now - number * _WEEK_S, messages, round(messages * message_bytes))
 
 
-def _growth(seen: Seen) -> int:
-    weeks = seen.facts.weeks[:_GROWTH_WEEKS]
-    return seen.bytes(sum(weeks)) // len(weeks) if weeks else 0
+def _growth(facts: Facts, message_bytes: float) -> int:
+    weeks = facts.weeks[: growth.WEEKS]
+    return round(sum(weeks) * message_bytes / len(weeks)) if weeks else 0

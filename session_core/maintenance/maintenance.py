@@ -124,7 +124,7 @@ class Maintenance:
         """
         parts = self._whole()
         if wanted.kind == trash.KIND:
-            return parts.trash.plan(wanted.older_than_days)
+            return parts.trash.plan(wanted.older_than_days, wanted.ids)
         if wanted.kind == reclaim.KIND:
             return parts.reclaim.plan()
         return parts.planner.plan(wanted)

@@ -62,7 +62,6 @@ class Outcome:
             skipped=tuple(skipped),
             remaining=remaining,
             warnings=tuple(warnings),
-            won=0 if room is None else room["bytes"],
         )
 
     def _begun(self, batch: Batch) -> set[str]:
@@ -81,6 +80,17 @@ class Outcome:
         left = (member for member in plan.members if member.skipped is not None)
         ids = {each for member in left for each in members.sessions_of(member)}
         return unlinking.staying(self._ledger.steps(batch.id), folder, but=ids)
+
+    def bytes_of_files(self, batch: Batch, plan: Plan) -> int:
+        """Return the size of the files that the plan named and that are gone."""
+        begun = self._begun(batch)
+        return sum(
+            member.revision["bytes"]
+            for member in plan.members
+            if members.part_of(member) == "files"
+            and member.step not in {None, *begun}
+            and not self._is_left(member)
+        )
 
     def _room(self, plan: Plan) -> dict[str, Any] | None:
         """Return what was won back, where the plan has done that."""

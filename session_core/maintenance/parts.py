@@ -44,7 +44,7 @@ class Parts:
         self.planner = Planner(db, ledger, store, clock=clock)
         self.runner = Runner(db, ledger, store, hooks, self.planner, client=client, clock=clock)
         self.trash = Trash(ledger, client=client, clock=clock)
-        self.reclaim = Reclaim(db, ledger, client=client, clock=clock)
+        self.reclaim = Reclaim(db, ledger, client=client, clock=clock, scene=self.planner.scene)
         self.compressions = Compressions(db, ledger, store, hooks, client=client, clock=clock)
         self.edits = Edits(db, ledger, client=client, take_up=self.runner.take_up)
         self.exporting = Exporting(db, ledger, client=client)

@@ -8,7 +8,7 @@ from session_core import alive
 from session_core.errors import InvalidInput
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Member
-from session_core.maintenance import members
+from session_core.maintenance import growth, members
 from session_core.maintenance.answers import MOST_ITEMS, Bytes, Item, Preview, said
 from session_core.maintenance.conversations import Conversations
 from session_core.maintenance.drafting import CHOOSERS, Draft
@@ -60,6 +60,7 @@ class Planner:
         about = {
             "wanted": {"verb": wanted.verb, "what": wanted.what, "start_new": wanted.start_new},
             **said(items, protected, size, warnings),
+            growth.NAME: growth.message_bytes(self._ledger, scene, self._db.sizes()),
         }
         return Preview.of(self._ledger.add_plan(wanted.kind, found, about, scene.cutoff(wanted)))
 

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from session_core import alive
+from session_core.alive import Company
 from session_core.errors import Busy, Denied, StorageFull
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Member
+from session_core.ledger.records import Member, Plan
 from session_core.ledger.steps import noting
+from session_core.maintenance import disk, growth
 from session_core.maintenance.answers import Applied, Bytes, Item, Preview, ProgressFn, StopFn, said
 from session_core.maintenance.beginning import begin
+from session_core.maintenance.scene import Scene
 from session_core.maintenance.steps import Steps, Stopped
 from session_core.models import Sizes
 from session_core.state.contract import StateDatabase, Step
@@ -29,33 +32,12 @@ WHY = "the search index is merged, and free pages are given back"
 
 NO_UNDO = "this has no undo, and needs none: nothing that is searched or read is changed"
 
-_BLOATED = 0.5
-"""Of a search index that takes more than this share of the file, merging wins something."""
-
-_WORTH_FREEING = 0.1
-
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """How many bytes less a database and its log take, and what was in the way of more."""
+    """What was in the way of a shorter file, if anything."""
 
-    bytes: int
     in_the_way: str | None
-
-
-def large_index(sizes: Sizes) -> bool:
-    """Whether the search index takes more of the file than it should."""
-    return sizes.index > _BLOATED * sizes.db
-
-
-def much_is_free(sizes: Sizes) -> bool:
-    """Whether so much of the file is free that it is worth to be written anew."""
-    return sizes.free > _WORTH_FREEING * sizes.db
-
-
-def is_worth_it(sizes: Sizes) -> bool:
-    """Whether there is something to be won."""
-    return large_index(sizes) or much_is_free(sizes)
 
 
 def win(
@@ -76,16 +58,15 @@ def win(
                 return None
             step()
         step()
-        before = _taken(db)
-        in_the_way = _write_anew(db, now, step) if db.sizes().free else None
+        sizes = db.sizes()
+        is_worth_it = disk.is_worth_freeing(sizes.free, sizes)
+        return Won(_write_anew(db, now, step) if is_worth_it else None)
     except Stopped:
         return None
-    return Won(max(before - _taken(db), 0), in_the_way)
 
 
-def in_the_way(db: StateDatabase, now: float) -> str | None:
-    """Say what has to be stopped before the file can be written anew."""
-    company = alive.company(db, now)
+def in_the_way(company: Company) -> str | None:
+    """Return what has to be stopped before the file can be written anew."""
     names = [company.gateway] if company.gateway else list(map(str, company.holders))
     if not names:
         return None
@@ -105,29 +86,31 @@ class Reclaim:
         *,
         client: str,
         clock: Callable[[], float] = time.time,
+        scene: Callable[[], Scene],
     ) -> None:
+        self._scene = scene
         self._db = db
         self._ledger = ledger
         self._client = client
         self._clock = clock
 
     def plan(self) -> Preview:
-        """Plan to merge the search index, and to write the file anew where that can be."""
+        """Plan to merge the search index and rewrite the file, if that frees enough."""
         sizes = self._db.sizes()
-        if not sizes.db:
-            return Preview("nothing", None, None, 0, ())
-        hindrance = in_the_way(self._db, self._clock())
-        won = 0 if hindrance else sizes.free
-        needed = 0 if hindrance else 2 * (sizes.db - sizes.free)
+        hindrance = in_the_way(alive.company(self._db, self._clock()))
+        size = bytes_of_a_rewrite(sizes, can_shrink=hindrance is None)
+        if not disk.is_worth_freeing(size.free_in_file + size.returned_to_disk, sizes):
+            return Preview("nothing", None, None, 0, (), warnings=_reasons(sizes, hindrance))
         why = (
-            f"the search index, about {sizes.index:,} bytes, is merged; "
-            f"{sizes.free:,} bytes of the file are free"
+            f"about {sizes.index_dead / 1e6:,.1f} MB of the search index belong to deleted "
+            f"messages, and {sizes.free / 1e6:,.1f} MB of the file are free"
         )
         about = said(
             [Item(INDEX, None, why)],
-            size=Bytes(needed_now=needed, won_now=won),
+            size=size,
             warnings=[NO_UNDO, *([hindrance] if hindrance else [])],
         )
+        about[growth.NAME] = growth.message_bytes(self._ledger, self._scene(), sizes)
         return Preview.of(self._ledger.add_plan(KIND, [Member(INDEX, why=why)], about))
 
     def apply(
@@ -144,7 +127,7 @@ class Reclaim:
             NotFound: there is no such plan.
             Conflict: it has ended, or run out.
         """
-        plan = begin(self._ledger, handle, KIND)
+        plan = begin(self._ledger, handle, KIND, lambda: disk.measure_files(self._db))
         if isinstance(plan, Applied):
             return plan
         partial = Applied("partial", handle, None, 0, 0, (), 1)
@@ -154,28 +137,44 @@ class Reclaim:
                 progress(partial)
 
         won = win(self._db, self._clock(), time.monotonic() + for_s, stop, tell)
-        return partial if won is None else self._finish(handle, won)
+        return partial if won is None else self._finish(plan, won)
 
-    def _finish(self, handle: str, won: Won) -> Applied:
+    def _finish(self, plan: Plan, won: Won) -> Applied:
         warnings = () if won.in_the_way is None else (won.in_the_way,)
-        done = Applied("applied", handle, None, 0, 0, (), 0, warnings, won.bytes)
-        self._ledger.finish(handle, done.stored())
+        size = disk.measured_since(plan.about.get(disk.BEFORE, {}), self._db.sizes())
+        done = Applied("applied", plan.handle, None, 0, 0, (), 0, warnings, size)
+        self._ledger.finish(plan.handle, done.stored())
+        counts = {"free_in_file": size.free_in_file, "returned_to_disk": size.returned_to_disk}
         with noting(KIND):
-            self._ledger.audit(self._client, KIND, handle, {"won": won.bytes})
+            self._ledger.audit(self._client, KIND, plan.handle, counts)
         return done
+
+
+def bytes_of_a_rewrite(sizes: Sizes, deleted: int = 0, *, can_shrink: bool) -> Bytes:
+    """Return what a merge and a rewrite need and free, with what is `deleted` before."""
+    freed = disk.freeable(sizes, shrinks=can_shrink) + deleted
+    if not can_shrink:
+        return Bytes(free_in_file=freed)
+    return Bytes(needed_now=2 * max(sizes.db - freed, 0), returned_to_disk=freed)
+
+
+def _reasons(sizes: Sizes, hindrance: str | None) -> tuple[str, ...]:
+    """Return why nothing is planned."""
+    if not sizes.db:
+        return ()
+    freed = disk.freeable(sizes)
+    if hindrance is not None and disk.is_worth_freeing(freed, sizes):
+        return (hindrance,)
+    said = f"about {freed / 1e6:,.1f} of {sizes.db / 1e6:,.1f} MB"
+    return (f"a rewrite of the file would free {said}, which is not worth it",)
 
 
 def _write_anew(db: StateDatabase, now: float, step: Step) -> str | None:
     """Write the file anew; say what is in the way of that, if anything."""
-    hindrance = in_the_way(db, now)
+    hindrance = in_the_way(alive.company(db, now))
     if hindrance is None:
         try:
             db.vacuum(step=step)
         except (Busy, Denied, StorageFull) as error:
             return str(error)
     return hindrance
-
-
-def _taken(db: StateDatabase) -> int:
-    sizes = db.sizes()
-    return sizes.db + sizes.wal

@@ -64,7 +64,7 @@ class Wanted:
     what: Prune | Finalize
     verb: Literal["prune", "finalize"] = "prune"
     ids: tuple[str, ...] | None = None
-    """These and no others; no age applies, protection does."""
+    """These and no others; no age applies, protection does. Of the trash they are batches."""
     where: SessionFilter = field(default_factory=SessionFilter)
     older_than_days: float | None = None
     reason: str | None = None
@@ -202,7 +202,8 @@ class Health:
     trash: int
     """What the trash takes, compressed."""
     growth_per_week: int
-    """About how many bytes a week brings, by the last four of them."""
+    """About how many bytes a week brings: the messages of the last four weeks, times what a message
+    took with its index when that was measured last, at most four weeks ago, before any plan."""
     weeks: tuple[Week, ...]
     """The last half year, the latest first."""
     tokens: Mapping[str, int]

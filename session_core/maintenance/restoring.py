@@ -9,14 +9,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Kept, Member, Step
-from session_core.ledger.steps import clear_marks, noting
+from session_core.ledger.steps import clear_marks, delete_content, noting
 from session_core.maintenance import members
-from session_core.maintenance.answers import BackFn, Coming, Item, Preview, Restored, StopFn
+from session_core.maintenance.answers import (
+    BackFn,
+    Bytes,
+    Coming,
+    Item,
+    Preview,
+    Restored,
+    StopFn,
+)
 from session_core.maintenance.changes import CHANGE, Change
 from session_core.maintenance.contents import Contents
 from session_core.maintenance.edits import PIN
@@ -60,6 +69,7 @@ class Restoring:
         until = time.monotonic() + for_s
         batch = self._ledger.undoable(batch_id)
         self._check_writable(self._steps(batch))
+        size = self._ledger.bytes_on_disk()
         left = self._left(batch)
         tally = Tally(batch, self._members(batch), sum(is_new(tried) for _, tried in left))
         undoing = self._ledger.add_batch(WHAT).id if left else ""
@@ -86,7 +96,10 @@ class Restoring:
         counts |= {"unfit": len(back.unfit), "remaining": back.remaining}
         with noting(f"the restore of {batch_id}"):
             self._ledger.audit(self._client, f"restore {batch_id}", None, counts)
-        return back
+        delete_content(self._ledger)
+        returned = max(size - self._ledger.bytes_on_disk(), 0)
+        trash = self._ledger.batch(batch_id).bytes
+        return replace(back, bytes=Bytes(returned_to_disk=returned, trash=trash))
 
     def look(self, batch_id: str) -> Coming:
         """Return what a restore would put back."""

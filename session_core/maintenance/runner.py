@@ -9,14 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Plan, Step
 from session_core.ledger.steps import clear_marks, noting, resume, run_step
-from session_core.maintenance import finalize, findings, members, reclaim, rerouting, unlinking
+from session_core.maintenance import (
+    disk,
+    finalize,
+    findings,
+    members,
+    reclaim,
+    rerouting,
+    unlinking,
+)
 from session_core.maintenance.answers import Applied, ProgressFn, StopFn
 from session_core.maintenance.means import Means
 from session_core.maintenance.members import Progress
@@ -77,7 +85,8 @@ class Runner:
         if plan.state == "finished":
             return Applied.of(plan.result)
         self._require_no_gateway(plan)
-        batch = self._ledger.begin(handle)
+        before = {disk.BEFORE: disk.measure_files(self._db)} if plan.state == "planned" else None
+        batch = self._ledger.begin(handle, before)
         if plan.state == "planned":
             with noting(f"that plan {handle} is begun"):
                 self._ledger.audit(self._client, f"{plan.kind}, begun", handle, {})
@@ -238,10 +247,22 @@ class Runner:
             for step in self._ledger.steps(batch.id):
                 for end in (step.result or {}).get("ended", ()):
                     finalize.begin_later(self._store, end)
-        done = self._outcome.of(batch, plan)
+        done = self._with_bytes(batch, plan, self._outcome.of(batch, plan))
         with noting(f"what plan {handle} came to"):
             if done.outcome == "applied":
                 with suppress(Conflict):  # whoever else applies it has ended it
                     self._ledger.finish(handle, done.stored())
             self._audit(self._client, plan, done)
+        return done
+
+    def _with_bytes(self, batch: Batch, plan: Plan, done: Applied) -> Applied:
+        """Return a result with what was measured since the plan was begun."""
+        with noting("how much room there is"):
+            sizes = self._db.sizes()
+            size = disk.measured_since(plan.about.get(disk.BEFORE, {}), sizes)
+            gone = size.returned_to_disk + self._outcome.bytes_of_files(batch, plan)
+            size = replace(size, returned_to_disk=gone, trash=self._ledger.batch(batch.id).bytes)
+            can_shrink = reclaim.in_the_way(self._means.gather().company) is None
+            shrinks = disk.is_worth_freeing(disk.freeable(sizes, shrinks=can_shrink), sizes)
+            return replace(done, bytes=size, shrinks=shrinks and done.removed > 0)
         return done

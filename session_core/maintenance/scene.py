@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from session_core.alive import Alive
 from session_core.errors import InvalidInput
+from session_core.maintenance import disk
 from session_core.maintenance.conversations import Conversation, Conversations
 from session_core.maintenance.records import Wanted
 from session_core.models import SessionFilter, Sizes, Stock
@@ -36,6 +37,11 @@ class Scene:
         """The moment."""
         return self.alive.company.at
 
+    @property
+    def rows(self) -> int:
+        """Return how many messages the home has."""
+        return sum(each.rows for each in self.conversations.stocks.values())
+
     def cutoff(self, wanted: Wanted) -> float:
         """Return before which time something has to have been active last.
 
@@ -49,10 +55,8 @@ class Scene:
 
     def bytes_of(self, rows: int, sizes: Sizes | None) -> int:
         """Return about what so many messages take, with all that the database keeps of them."""
-        total = sum(each.rows for each in self.conversations.stocks.values())
-        if sizes is None or not total:
-            return 0
-        return (sizes.db - sizes.free) * rows // total
+        total = self.rows
+        return disk.used(sizes) * rows // total if sizes is not None and total else 0
 
     def matching(self, where: SessionFilter) -> Iterable[Conversation]:
         """Return the conversations that a filter is true of; without a status none in archive."""

@@ -253,6 +253,75 @@ def test_an_emptied_trash_gives_its_room_back(ledger: Ledger, folder: StateFolde
     assert sum(file.stat().st_size for file in made.iterdir()) < 400_000
 
 
+def undo(ledger: Ledger, step: str) -> None:
+    """Note that a step was taken back whole, as `run_step` does."""
+    back = new_step_id()
+    ledger.prepare(back, ledger.add_batch("restore").id, [], undoes=step)
+    ledger.done(back, {})
+
+
+def test_restored_batch_gives_its_room_back(ledger: Ledger, folder: StateFolder) -> None:
+    restored, other = (ledger.add_batch("sessions_prune").id for _ in range(2))
+    step = keep(ledger, restored, much(count=80))
+    kept = keep(ledger, other)
+    made = folder.find()
+    assert made is not None
+    undo(ledger, step)
+    assert ledger.delete_content() > 4_000_000
+    assert sum(file.stat().st_size for file in made.iterdir()) < 400_000
+    batch = ledger.batch(restored)
+    assert (batch.bytes, batch.undone_at is not None, batch.emptied_at) == (0, True, None)
+    assert restored in [each.id for each in ledger.batches().items]
+    with pytest.raises(Conflict, match="undone already"):
+        ledger.trash(step)
+    assert list(ledger.trash(kept)) == ROWS
+    assert ledger.undoable(other).id == other
+
+
+def test_batch_undone_in_part_keeps_its_trash(ledger: Ledger) -> None:
+    batch = ledger.add_batch("sessions_prune").id
+    steps = [keep(ledger, batch), keep(ledger, batch)]
+    undo(ledger, steps[0])
+    assert ledger.delete_content() == 0
+    assert [list(ledger.trash(step)) for step in steps] == [ROWS, ROWS]
+    undo(ledger, steps[1])
+    assert ledger.delete_content() > 0
+
+
+def test_restored_trash_elsewhere_is_deleted(
+    open_ledger: Callable[..., Ledger], disk: Path
+) -> None:
+    ledger = open_ledger(trash_dir=disk)
+    step = keep(ledger, ledger.add_batch("sessions_prune").id, much())
+    before = ledger.bytes_on_disk()
+    undo(ledger, step)
+    ledger.delete_content()
+    assert before - ledger.bytes_on_disk() > 3_000_000
+    assert sum(file.stat().st_size for file in disk.iterdir()) < 400_000
+
+
+def test_reader_of_deleted_trash_is_told(
+    open_ledger: Callable[..., Ledger],
+) -> None:
+    ledger, other = open_ledger(), open_ledger()
+    step = keep(ledger, ledger.add_batch("sessions_prune").id, much())
+    reading = other.trash(step)
+    next(reading)
+    undo(ledger, step)
+    ledger.delete_content()
+    with pytest.raises(Conflict, match="undone already"):
+        list(reading)
+
+
+def test_named_batches_alone_are_emptied(ledger: Ledger) -> None:
+    first, second, third = (ledger.add_batch("sessions_prune").id for _ in range(3))
+    for batch in (first, second, third):
+        keep(ledger, batch)
+    assert [each.id for each in ledger.ripe(batches=[third, first])] == [first, third]
+    assert ledger.empty(batches=[first, third]).batches == 2
+    assert ledger.undoable(second).bytes > 0
+
+
 def test_writing_much_leaves_no_long_log(ledger: Ledger, folder: StateFolder) -> None:
     keep(ledger, ledger.add_batch("sessions_prune").id, much(count=160))
     made = folder.find()

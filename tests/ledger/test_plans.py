@@ -19,7 +19,7 @@ MEMBERS = (
     Member("b", {"ended_at": 1.5}, "is empty"),
     Member("c"),
 )
-ABOUT = {"bytes": {"won_now": 12}, "protected": [["pinned", 2]]}
+ABOUT = {"bytes": {"free_in_file": 12}, "protected": [["pinned", 2]]}
 
 
 def planned(ledger: Ledger) -> Plan:

@@ -107,6 +107,14 @@ class Home:
         self.clock.now = NOW
         return session_id
 
+    def large_session(self, session_id: str, days: float) -> str:
+        """Add an ended session that takes most of the file."""
+        self.session(session_id, days, messages=0)
+        for _ in range(20):
+            self.db.append_message(session_id, "user", "x" * 100_000, timestamp=NOW - days * DAY)
+        self.db.end_session(session_id, "idle")
+        return session_id
+
     def route(self, chat: str, session_id: str, days: float, **fields: Any) -> str:
         """Let a chat be in a session, since so many days."""
         source = SessionSource(platform=fields.pop("platform", "telegram"), chat_id=chat)

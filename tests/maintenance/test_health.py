@@ -33,7 +33,7 @@ def found(report: Health) -> dict[str, Found]:
 def test_each_finding_is_counted_as_it_is_stated(full: Home) -> None:
     stated = {kind: len(full.of(kind).chosen) for kind in full.stated}
     counted = {code: each.count for code, each in found(examined(full)).items()}
-    for noise in ("engine_fault", "large_index", "free_pages", "never_ended", "drifted_counters"):
+    for noise in ("engine_fault", "free_pages", "never_ended", "drifted_counters"):
         counted.pop(noise, None)
     usage = {"orphaned_session_model_usage": 1}
     assert counted == {
@@ -209,7 +209,7 @@ def contents(home: Home) -> tuple[list[tuple[str, int]], list[Any]]:
 
 def test_an_empty_home_has_no_findings(home: Home) -> None:
     report = examined(home)
-    assert set(found(report)) <= {"engine_fault", "large_index"}
+    assert set(found(report)) <= {"engine_fault"}
     assert report.sessions.total == 0
 
 

@@ -68,7 +68,7 @@ def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
         "prune sessions of 1, 2 days ago",
     ]
     assert plan.count == 2
-    assert plan.bytes.won_now > 0
+    assert plan.bytes.returned_to_disk > 0
     assert ids(trash) == before
 
 
@@ -78,7 +78,7 @@ def test_a_plan_empties_exactly_what_it_names(trash: Trash, ledger: Ledger, cloc
     clock.now += DAY * 0.9  # by now the third is as old
     done = trash.apply(str(plan.plan))
     assert (done.outcome, done.removed, done.remaining) == ("applied", 2, 0)
-    assert (done.won, done.batch) == (plan.bytes.won_now, None)
+    assert done.batch is None
     assert ids(trash) == before[:1]
     with pytest.raises(Conflict, match="cannot be undone any more"):
         ledger.undoable(before[2])
@@ -136,4 +136,44 @@ def test_what_was_emptied_is_in_the_log(trash: Trash, ledger: Ledger):
     done = trash.apply(handle)
     (line,) = ledger.audited().items
     assert (line.client, line.what, line.plan) == ("test", "prune trash", handle)
-    assert line.counts == {"removed": COUNT, "bytes": done.won}
+    assert line.counts == {"removed": COUNT, "bytes": done.bytes.returned_to_disk}
+
+
+def test_named_batches_are_emptied_alone(trash: Trash, ledger: Ledger):
+    first, second, third = ids(trash)
+    plan = trash.plan(batches=[second])
+    assert plan.warnings == (NO_UNDO,)
+    assert [each.id for each in plan.items] == [second]
+    assert trash.apply(str(plan.plan)).removed == 1
+    assert ids(trash) == [first, third]
+    assert ledger.undoable(third).bytes > 0
+    again = trash.plan(batches=[second])
+    assert (again.outcome, again.warnings) == ("nothing", (f"batch {second} was emptied already",))
+
+
+def test_unknown_batch_is_not_emptied(trash: Trash):
+    with pytest.raises(NotFound, match="b-none"):
+        trash.plan(batches=["b-none"])
+    with pytest.raises(InvalidInput, match="not both"):
+        trash.plan(1, ids(trash))
+
+
+def test_restored_batch_has_nothing_to_empty(trash: Trash, ledger: Ledger):
+    newest = ids(trash)[0]
+    (step,) = ledger.steps(newest)
+    ledger.prepare("s-back", ledger.add_batch("restore").id, [], undoes=step.id)
+    ledger.done("s-back", {})
+    plan = trash.plan(batches=[newest])
+    assert (plan.outcome, "was restored" in plan.warnings[0]) == ("nothing", True)
+    assert newest not in [each.id for each in trash.plan(0).items]
+
+
+def test_emptied_bytes_are_measured(trash: Trash, ledger: Ledger):
+    batch = ledger.add_batch("prune sessions").id
+    ledger.prepare("s-big", batch, [Kept("row", str(number) * 50) for number in range(200_000)])
+    ledger.done("s-big", None)
+    before = ledger.bytes_on_disk()
+    done = trash.apply(str(trash.plan(batches=[batch]).plan))
+    returned = before - ledger.bytes_on_disk()
+    assert done.bytes.returned_to_disk == pytest.approx(returned, abs=200_000)
+    assert returned > 500_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from session_core import Denied, SessionDB, StorageFull
 from session_core.errors import InvalidInput
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
+from session_core.maintenance.planner import Planner
 from session_core.maintenance.reclaim import NO_UNDO, Reclaim
 from tests.homes import fill, hermes_database, own_database
 from tests.maintenance.changing import live_gateway
@@ -42,7 +44,12 @@ def ledger(db: SessionDB) -> Iterator[Ledger]:
 
 @pytest.fixture
 def reclaim(db: SessionDB, ledger: Ledger) -> Reclaim:
-    return Reclaim(db, ledger, client="test")
+    return reclaim_of(db, ledger)
+
+
+def reclaim_of(db: SessionDB, ledger: Ledger) -> Reclaim:
+    planner = Planner(db, ledger, None, clock=time.time)
+    return Reclaim(db, ledger, client="test", scene=planner.scene)
 
 
 @contextmanager
@@ -70,7 +77,8 @@ def test_room_is_won_and_what_is_found_stays_the_same(reclaim: Reclaim, db: Sess
     done = reclaim.apply(planned(reclaim))
     assert (done.outcome, done.warnings, db.sizes().free) == ("applied", (), 0)
     assert db.sizes().db + db.sizes().wal < size / 2
-    assert done.won > size / 4
+    assert done.bytes.returned_to_disk == size - db.sizes().db - db.sizes().wal > size / 4
+    assert (done.bytes.free_in_file, done.bytes.needed_now) == (0, 0)
     assert [db.get_messages(each.id) for each in db.inventory()] == rows
     assert db.search("deploy").hits == before != []
 
@@ -78,31 +86,37 @@ def test_room_is_won_and_what_is_found_stays_the_same(reclaim: Reclaim, db: Sess
 def test_a_plan_says_what_is_won_and_that_it_has_no_undo(reclaim: Reclaim, db: SessionDB):
     plan = reclaim.plan()
     assert plan.warnings == (NO_UNDO,)
-    assert plan.bytes.won_now == db.sizes().free > 0
+    sizes = db.sizes()
+    assert plan.bytes.returned_to_disk == sizes.free + sizes.index_dead > 0
+    assert plan.bytes.free_in_file == 0
     assert plan.bytes.needed_now > 0
     assert [each.id for each in plan.items] == ["index"]
 
 
+@pytest.mark.parametrize("db", [22, 30], ids=str, indirect=True)
 def test_beside_another_holder_the_index_is_merged_and_who_to_stop_is_said(
     reclaim: Reclaim, db: SessionDB
 ):
     with held(db.path) as pid:
         plan = reclaim.plan()
-        assert plan.bytes.won_now == 0
+        assert plan.bytes.returned_to_disk == 0
+        assert plan.bytes.free_in_file == db.sizes().index_dead > 0
         assert f"pid {pid}" in plan.warnings[1]
         size = db.path.stat().st_size
         done = reclaim.apply(str(plan.plan))
-        assert (done.outcome, done.won) == ("applied", 0)
+        assert (done.outcome, done.bytes.returned_to_disk) == ("applied", 0)
+        assert done.bytes.free_in_file > 0
         assert f"pid {pid}" in done.warnings[0]
         assert "stop that" in done.warnings[0]
         assert db.path.stat().st_size >= size
     assert not db.optimize_step()
 
 
+@pytest.mark.parametrize("db", [22, 30], ids=str, indirect=True)
 def test_beside_a_live_gateway_the_file_stays(reclaim: Reclaim, db: SessionDB):
     with live_gateway(SimpleNamespace(folder=db.path.parent)):
         done = reclaim.apply(planned(reclaim))
-    assert (done.won, "a gateway" in done.warnings[0]) == (0, True)
+    assert (done.bytes.returned_to_disk, "a gateway" in done.warnings[0]) == (0, True)
 
 
 def test_the_index_is_merged_until_there_is_no_more_to_do(
@@ -153,14 +167,15 @@ def test_there_is_nothing_to_undo_and_a_line_in_the_log(reclaim: Reclaim, ledger
     assert ledger.batches().items == []
     (line,) = ledger.audited().items
     assert (line.what, line.plan, line.client) == ("prune index", handle, "test")
-    assert line.counts == {"won": done.won}
+    returned = done.bytes.returned_to_disk
+    assert line.counts == {"free_in_file": 0, "returned_to_disk": returned}
 
 
-def test_a_file_without_free_pages_is_not_written_anew(reclaim: Reclaim, db: SessionDB):
+def test_second_prune_index_has_nothing_to_do(reclaim: Reclaim):
     reclaim.apply(planned(reclaim))
-    size = db.path.stat().st_size
-    done = reclaim.apply(planned(reclaim))
-    assert (done.won, done.warnings, db.path.stat().st_size) == (0, (), size)
+    plan = reclaim.plan()
+    assert (plan.outcome, plan.plan, plan.bytes.returned_to_disk) == ("nothing", None, 0)
+    assert "not worth it" in plan.warnings[0]
 
 
 def test_a_plan_of_another_kind_is_not_applied(reclaim: Reclaim, ledger: Ledger):
@@ -171,4 +186,4 @@ def test_a_plan_of_another_kind_is_not_applied(reclaim: Reclaim, ledger: Ledger)
 def test_where_there_is_no_file_there_is_nothing_to_win(tmp_path: Path):
     path = tmp_path / "none" / "state.db"
     with SessionDB(path) as db, Ledger(StateFolder(path)) as ledger:
-        assert Reclaim(db, ledger, client="test").plan().outcome == "nothing"
+        assert reclaim_of(db, ledger).plan().outcome == "nothing"

@@ -44,7 +44,7 @@ async def test_a_plan_says_what_why_what_not_and_what_it_wins(call):
     assert "old07" not in [item["id"] for item in plan["items"]]
     assert {tuple(item) for item in plan["items"]} == {("id", "title", "why")}
     assert all("user_exit" in item["why"] for item in plan["items"])
-    assert plan["bytes"].keys() == {"needed_now", "won_now", "won_later"}
+    assert plan["bytes"].keys() == {"needed_now", "free_in_file", "returned_to_disk", "trash"}
     left = moment(plan["expires_at"]) - datetime.now(timezone.utc)
     assert timedelta(hours=23) < left <= timedelta(hours=24)
 

@@ -1,0 +1,67 @@
+"""Bytes on the disk, measured before and after a change, and whether a rewrite is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from session_core.errors import SessionError
+from session_core.maintenance.answers import Bytes
+from session_core.models import Sizes
+from session_core.state.contract import StateDatabase
+
+BEFORE = "before"
+"""In what is recorded of a plan: how large the files were when it was begun."""
+
+_WORTH_SHARE = 0.1
+_WORTH_BYTES = 100_000_000
+# A rewrite copies all that stays, and what it frees is used again by the next messages anyway.
+# So it has to free a tenth of the file, or as much as anyone would notice on a disk.
+
+_MARKERS = 0.5
+"""What the delete markers of a search index take, by the entries that they cancel; measured."""
+
+
+def is_worth_freeing(freed: int, sizes: Sizes) -> bool:
+    """Return True if so many bytes are worth a merge of the index and a rewrite of the file."""
+    return freed > 0 and freed >= min(sizes.db * _WORTH_SHARE, _WORTH_BYTES)
+
+
+def freeable(sizes: Sizes, *, shrinks: bool = True) -> int:
+    """Return what a merge frees, and with it what the file has free if that `shrinks`."""
+    return sizes.index_dead + (sizes.free if shrinks else 0)
+
+
+def used(sizes: Sizes) -> int:
+    """Return what messages and all that is kept of them take, without what is free or dead."""
+    return max(sizes.db - sizes.free - sizes.index_dead, 0)
+
+
+def freed_by_deletion(sizes: Sizes, rows: int, total: int) -> int:
+    """Return about what becomes free in the file if so many of its messages are deleted.
+
+    Their entries in a search index stay until that is merged, and delete markers come on top.
+    """
+    entries = sizes.index - sizes.index_copies
+    share = rows / total if total else 0.0
+    outside = sizes.db - sizes.free - entries
+    return max(round(share * (outside - _MARKERS * (entries - sizes.index_dead))), 0)
+
+
+def measure_files(db: StateDatabase) -> dict[str, int]:
+    """Return the bytes of the database and its log, and how many of them are free."""
+    with suppress(SessionError):
+        sizes = db.sizes()
+        return {"taken": sizes.db + sizes.wal, "free": sizes.free}
+    return {}
+
+
+def measured_since(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
+    """Return what has become free since files were measured."""
+    if not before:
+        return Bytes()
+    return Bytes(
+        free_in_file=max(sizes.free - before["free"], 0),
+        returned_to_disk=max(before["taken"] - sizes.db - sizes.wal, 0),
+    )

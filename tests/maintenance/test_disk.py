@@ -1,0 +1,164 @@
+"""What the figures on the disk say, beside the files themselves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from session_core.ledger.steps import prepare
+from session_core.maintenance.records import Found, Health
+from tests.homes import connect
+from tests.maintenance.changing import Changing, changing
+from tests.maintenance.homes import opened
+
+HOLD = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM sessions');"
+HOLD += "print('open', flush=True); sys.stdin.read()"
+WORDS = ("schema", "deploy", "invoice", "backup", "window", "garden", "bridge", "signal")
+
+
+@pytest.fixture(params=["own", 22, 30], ids=str)
+def pruned(request: pytest.FixtureRequest, home_path: Path, tmp_path: Path) -> Iterator[Changing]:
+    """A home with old conversations of long messages and new ones of short messages."""
+    with opened(home_path, request.param) as home, changing(home, tmp_path / "kept") as changed:
+        for number in range(60):
+            is_old = number < 40
+            home.session(f"s{number}", 140 if is_old else 3, messages=0)
+            for turn in range(30):
+                words = (WORDS[(number + turn + at) % 8] for at in range(80 if is_old else 20))
+                home.db.append_message(
+                    f"s{number}", "user", f"{number}.{turn} {' '.join(words)}",
+                    timestamp=home.clock.now - (140 if is_old else 3) * 86_400,
+                )  # fmt: skip
+            home.db.end_session(f"s{number}", "idle")
+        yield changed
+
+
+def room(report: Health) -> Found | None:
+    return next((each for each in report.findings if each.code == "free_pages"), None)
+
+
+def free_bytes(path: Path) -> int:
+    with connect(path, "ro") as connection:
+        return int(connection.execute("PRAGMA freelist_count").fetchone()[0]) * 4096
+
+
+def files_of(path: Path) -> int:
+    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*")
+               if not each.name.endswith("-shm"))  # fmt: skip
+
+
+def test_two_search_indexes_are_no_finding(pruned: Changing) -> None:
+    report = pruned.maintenance.health()
+    assert report.sizes is not None
+    assert room(report) is None
+    assert {each.plan for each in report.findings} <= {"sessions", None}
+
+
+def test_finding_is_gone_after_its_plan(pruned: Changing) -> None:
+    pruned.do()
+    finding = room(pruned.maintenance.health())
+    assert finding is not None
+    assert (finding.tool, finding.plan, finding.bytes > 0) == ("prune", "index", True)
+    pruned.do("index")
+    assert room(pruned.maintenance.health()) is None
+    assert pruned.plan("index").outcome == "nothing"
+
+
+def test_prune_figures_are_measured(pruned: Changing) -> None:
+    path = pruned.home.db.path
+    before = free_bytes(path)
+    planned = pruned.plan()
+    assert (planned.bytes.returned_to_disk, planned.bytes.trash > 0) == (0, True)
+    done = pruned.apply(planned)
+    assert done.bytes.free_in_file == max(free_bytes(path) - before, 0)
+    assert done.bytes.returned_to_disk == 0
+    assert done.bytes.trash == pruned.ledger.batch(str(done.batch)).bytes > 0
+    assert done.shrinks
+
+
+def test_index_figures_are_measured(pruned: Changing) -> None:
+    pruned.do()
+    path = pruned.home.db.path
+    before = files_of(path)
+    done = pruned.do("index")
+    assert done.bytes.returned_to_disk == before - files_of(path) > 0
+    assert (done.bytes.free_in_file, done.shrinks) == (0, False)
+
+
+def test_figures_survive_a_partial_run(pruned: Changing) -> None:
+    path = pruned.home.db.path
+    before = free_bytes(path)
+    planned = pruned.plan()
+    assert pruned.apply(planned, 0.0).outcome == "partial"
+    done = pruned.apply(planned)
+    assert done.bytes.free_in_file == max(free_bytes(path) - before, 0)
+
+
+def test_growth_is_unchanged_by_pruning(pruned: Changing) -> None:
+    growth = pruned.maintenance.health().growth_per_week
+    assert growth > 0
+    done = pruned.do()
+    assert pruned.maintenance.health().growth_per_week == growth
+    pruned.do("index")
+    assert pruned.maintenance.health().growth_per_week == growth
+    pruned.restore(done)
+    assert pruned.maintenance.health().growth_per_week == growth
+
+
+def test_growth_is_measured_anew_after_weeks(pruned: Changing) -> None:
+    pruned.do()
+    pruned.home.clock.now += 29 * 86_400
+    report = pruned.maintenance.health()
+    assert report.growth_per_week >= 0
+    assert report.sizes is not None
+    pruned.home.clock.now -= 2 * 86_400
+    assert pruned.maintenance.health().weeks[0].messages == 0
+
+
+def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
+    pruned.do()
+    while pruned.home.db.optimize_step():
+        pass
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(pruned.home.db.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        finding = room(pruned.maintenance.health())
+        planned = pruned.plan("index")
+        holder.communicate(b"")
+    assert finding is not None
+    assert (finding.tool, f"pid {holder.pid}" in finding.what) == (None, True)
+    assert (planned.outcome, f"pid {holder.pid}" in planned.warnings[0]) == ("nothing", True)
+
+
+def test_restore_deletes_its_trash(pruned: Changing) -> None:
+    other = pruned.do(ids=("s59",))
+    done = pruned.do()
+    before = pruned.ledger.bytes_on_disk()
+    back = pruned.restore(done)
+    returned = before - pruned.ledger.bytes_on_disk()
+    assert back.bytes.returned_to_disk == pytest.approx(returned, abs=100_000)
+    assert (back.bytes.trash, returned > 0) == (0, True)
+    listed = {each.id: each for each in pruned.maintenance.batches().items}
+    assert listed[str(done.batch)].undone_at is not None
+    assert pruned.maintenance.log().items[0].what == f"restore {done.batch}"
+    assert pruned.restore(other).restored == 1
+
+
+def test_cut_short_deletion_is_finished_later(pruned: Changing) -> None:
+    done = pruned.do()
+    batch = str(done.batch)
+    for step in pruned.ledger.steps(batch):
+        undoing = pruned.ledger.add_batch("restore").id
+        back = prepare(pruned.ledger, undoing, [], undoes=step.id)
+        pruned.ledger.done(back.id, {"rows": 0, "unfit": [], "left": None})
+    assert pruned.ledger.batch(batch).bytes > 0
+    pruned.maintenance.edit("s59", title="Another change")
+    assert pruned.ledger.batch(batch).bytes == 0
