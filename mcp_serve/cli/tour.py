@@ -99,10 +99,8 @@ class Tour:
             self._screen.block(f"{1 + len(others):>5}  ", shown, lines=_LINES)
         self._screen.heading("Then exactly that; all of it goes into the trash first.")
         applied = await self._ask("sessions_prune", plan=planned["plan"])
-        merged = planned["count"] - applied["removed"] - len(applied["skipped"])
-        beside = "; the search index is merged, of which nothing is removed" if merged else ""
         skipped = f", {len(applied['skipped'])} skipped" if applied["skipped"] else ""
-        said = f"{applied['outcome']}: {applied['removed']} removed{skipped}{beside}"
+        said = f"{applied['outcome']}: {applied['removed']} removed{skipped}"
         self._screen.block("", said)
         return str(applied["batch"])
 

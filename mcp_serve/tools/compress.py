@@ -83,7 +83,7 @@ def _applied(home: Home, plan: str, summary: str | None, work: Work) -> dict[str
     count = home.maintenance.planned(plan).count
     done = home.compressor_for(work.client).apply(plan, summary, stop=work.is_cancelled)
     work.tell(count, count)
-    return _done(plan, count, done)
+    return _done(plan, count, done, home.ledger.batch(done.batch).bytes)
 
 
 def _brief(brief: Brief) -> dict[str, Any]:
@@ -113,10 +113,11 @@ def _plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, A
     }
 
 
-def _done(plan: str, count: int, done: Compressed) -> dict[str, Any]:
+def _done(plan: str, count: int, done: Compressed, trash: int) -> dict[str, Any]:
     kept = done.retention
     return _plan(plan, None, count) | {
         "outcome": "applied",
+        "bytes": plans.NO_BYTES | {"trash": trash},
         "shape": done.shape,
         "session_id": rows.name(done.session_id),
         "tokens_before": done.tokens_before,

@@ -50,7 +50,9 @@ def prune(home: Home, given: PruneArguments, asked: Asked, work: Work) -> dict[s
     if given.what == "index" and (given.sessions or where != SessionFilter()):
         raise InvalidInput("what='index' is of no session: give no sessions and no filter")
     if given.what == "trash" and where != SessionFilter():
-        raise InvalidInput("what='trash' takes batch handles as sessions, or older_than_days")
+        raise InvalidInput(
+            "what='trash' is of no session: give no filter; its sessions are batch handles"
+        )
     is_trash = given.what == "trash" and given.sessions is not None
     wanted = Wanted(
         given.what,

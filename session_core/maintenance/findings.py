@@ -158,7 +158,7 @@ def _of_room(seen: Seen, sizes: Sizes) -> Iterator[Found]:
     if hindrance is not None:
         what += f"; {hindrance}"
     if disk.is_worth_freeing(now, sizes):
-        yield Found("free_pages", 1, what, freed, "prune", "index")
+        yield Found("free_pages", 1, what, now, "prune", "index")
     else:
         yield Found("free_pages", 1, what, freed)
 

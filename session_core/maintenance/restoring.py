@@ -80,6 +80,10 @@ class Restoring:
             except Corrupt as error:  # what the others have kept is as good as ever
                 damaged = error
                 tally.leave(step, tried, str(error))
+            except Conflict:  # another process has just restored the batch and deleted its trash
+                if self._ledger.batch(batch_id).undone_at is None:
+                    raise
+                tally.note(step, tried, {"rows": 0, "unfit": ()})
             else:
                 tally.note(step, *self._undo(undoing, step, tried, contents))
             if time.monotonic() >= until or (stop is not None and stop()):

@@ -111,7 +111,6 @@ def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
     [
         (("prune", "ghosts"), ("removed", 25)),
         (("prune", "all"), ("removed", 28)),
-        (("prune", "index"), ("removed", 0)),
         (("finalize", "abandoned"), ("finalized", 1)),
         (("finalize", "--session", FRESH, "--reason", "done"), ("finalized", 1)),
     ],
@@ -125,6 +124,14 @@ def test_json_has_the_keys_of_the_tool(answer, verb, counted):
     name, count = counted
     assert set(done) == planned | {name, "skipped", "remaining", "batch"}
     assert (done["outcome"], done[name], done["remaining"]) == ("applied", count, 0)
+
+
+def test_index_without_dead_room_is_nothing(answer, run):
+    plan = answer("prune", "index", "--yes")
+    assert (plan["outcome"], plan["plan"]) == ("nothing", None)
+    shown = " ".join(run("prune", "index").out.split())
+    assert "Nothing to do." in shown
+    assert "which is not worth it" in shown
 
 
 def test_json_is_alone_on_standard_output_also_where_somebody_is_asked(run):
@@ -146,7 +153,7 @@ def test_nothing_to_do_is_done(run, answer):
         (("prune", "--plan", "p-nope", "--plan-only"), 3, "there is no plan"),
         (("prune", "--plan", "p-nope"), 3, "there is no plan"),
         (("prune", "--session", "nobody"), 3, "nobody"),
-        (("prune", "trash", "--source", "cli"), 2, "trash is of no session: give no --session"),
+        (("prune", "trash", "--source", "cli"), 2, "trash is of no session: give no filter"),
         (("prune", "--older-than", "soon"), 2, "--older-than/--before: 'soon' is no time"),
         (("prune", "--min-messages", "-1"), 2, "at least 0"),
         (("prune", "--max-cost", "nan"), 2, "no number of at least 0"),

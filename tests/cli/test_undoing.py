@@ -230,6 +230,21 @@ def test_the_trash_says_what_it_takes_and_is_emptied_for_good(person, answer, ru
     assert run("restore", done["batch"]).code == 4
 
 
+def test_single_batches_are_emptied(answer, run):
+    kept = answer("prune", "ghosts", "--yes")["batch"]
+    emptied = answer("prune", "--yes")["batch"]
+    shown = run("trash", "empty", emptied, "--yes").out
+    assert "Empty for good 1 batch" in shown
+    assert "has no undo" in " ".join(shown.split())
+    assert [each["batch"] for each in answer("trash", "list")["batches"]] == [kept]
+    assert run("restore", kept, "--yes").code == 0
+    restored = answer("trash", "list")["batches"][0]
+    assert (restored["batch"], restored["bytes"], restored["undone"]) == (kept, 0, True)
+    assert "was restored" in " ".join(run("trash", "empty", kept).out.split())
+    assert run("trash", "empty", "b-nothing").code == 3
+    assert run("trash", "empty", kept, "--older-than", "0").code == 2
+
+
 def test_the_log_says_who_has_changed_what(answer, run):
     answer("prune", "ghosts", "--yes")
     answer("edit", FRESH, "--pin", "--yes")

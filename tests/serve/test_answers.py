@@ -87,6 +87,37 @@ async def test_emptying_the_trash_says_that_it_has_no_undo(call):
     assert (await call("sessions_restore"))["batches"] == []
 
 
+async def test_single_batches_are_emptied(call, refused):
+    edits = [await call("sessions_edit", session="new", title=title) for title in ("T", "U")]
+    first, second = (edit["batch"] for edit in edits)
+    plan = await call("sessions_prune", what="trash", sessions=[first])
+    assert (plan["count"], [item["id"] for item in plan["items"]]) == (1, [first])
+    assert plan["warnings"] == ["this has no undo: what is emptied can never be restored"]
+    assert plan["bytes"]["returned_to_disk"] > 0
+    assert len((await call("sessions_restore"))["batches"]) == 2
+    await call("sessions_prune", plan=plan["plan"])
+    assert [each["batch"] for each in (await call("sessions_restore"))["batches"]] == [second]
+    assert (await call("sessions_restore", batch=second))["restored"] == 1
+    again = await call("sessions_prune", what="trash", sessions=[first, second])
+    assert again["outcome"] == "nothing"
+    assert ["emptied already" in again["warnings"][0], "restored" in again["warnings"][1]] == [
+        True,
+        True,
+    ]
+    assert "b-none" in await refused("sessions_prune", what="trash", sessions=["b-none"])
+
+
+async def test_prune_names_the_call_that_shrinks(call, db):
+    db.append_messages("old03", [{"role": "user", "content": "x" * 300_000}] * 4)
+    db.end_session("old03", "user_exit")
+    plan = await call("sessions_prune", sessions=["old03"])
+    assert "next" not in plan
+    done = await call("sessions_prune", plan=plan["plan"])
+    assert done["next"] == "sessions_prune(what='index')"
+    assert done["bytes"]["free_in_file"] > 1_000_000
+    assert (done["bytes"]["returned_to_disk"], done["bytes"]["trash"] > 0) == (0, True)
+
+
 async def test_a_compression_says_what_must_survive_and_then_what_did(call):
     plan = await call("sessions_compress", session="long", keep_last=10)
     assert sorted(plan) == sorted([*PLAN, "brief"])

@@ -66,7 +66,7 @@ async def test_nothing_to_do_is_said_without_a_plan(call):
 
 async def test_what_is_of_no_session_takes_no_filter(refused):
     for given in ({"what": "trash", "source": "cli"}, {"what": "index", "sessions": ["old0"]}):
-        assert "give no sessions and no filter" in await refused("sessions_prune", **given)
+        assert "is of no session: give no" in await refused("sessions_prune", **given)
 
 
 async def test_a_plan_takes_nothing_beside_it(call, refused):
