@@ -25,7 +25,7 @@ KEPT_S = 30 * 86_400.0
 """How long what was removed or rewritten can be brought back."""
 
 _IS_APPLIED = SQL["is_applied"]
-_HAS_TRASH = "emptied_at IS NULL AND undone_at IS NULL AND count > 0"
+_HAS_TRASH = "emptied_at IS NULL AND undone_at IS NULL AND count > 0 AND bytes > 0"
 _RIPE = f"{_HAS_TRASH} AND NOT underway AND NOT {_IS_APPLIED} AND {{when}}"
 _EXPIRED = _RIPE.format(when="expires_at <= :now")
 _OLD = _RIPE.format(when="at <= :now - :older_than_s")

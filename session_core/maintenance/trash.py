@@ -135,6 +135,6 @@ def _unfit(batch: Batch) -> str:
         return "was restored, and its trash deleted with that"
     if batch.emptied_at is not None:
         return "was emptied already"
-    if batch.count:
+    if batch.bytes:
         return "is still being applied; end its plan first"
     return "has no trash"

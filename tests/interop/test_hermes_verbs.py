@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.forks import Forks, Ran, surroundings
+from tests.homes import connect
 from tests.interop.hermes import Hermes
 from tests.interop.maintained import KINDS, maker, snapshot
 
@@ -111,7 +112,11 @@ def test_hermes_reads_what_is_compressed_and_what_comes_back(verbs):
 
 def test_hermes_reads_a_home_whose_index_was_merged_and_trash_emptied(made, verbs):
     before = verbs.theirs()
-    verbs.answer("prune", "index", "--yes")
+    with connect(verbs.home / "state.db") as connection:  # so that a rewrite frees something
+        connection.execute("CREATE TABLE filler AS SELECT zeroblob(4000000) AS data")
+        connection.execute("DROP TABLE filler")
+    merged = verbs.answer("prune", "index", "--yes")
+    assert merged["bytes"]["returned_to_disk"] > 3_000_000
     done = verbs.answer("prune", "ghosts", "--yes")
     emptied = verbs.answer("trash", "empty", "--older-than", "0", "--yes")
     assert emptied["removed"] == 1
