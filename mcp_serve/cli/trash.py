@@ -35,7 +35,7 @@ examples:
   mcp-sessions trash list                    what is in it, and for how long
   mcp-sessions trash empty                   ask, then empty what has expired
   mcp-sessions trash empty --older-than 7d   what is so old, expired or not
-  mcp-sessions trash empty b-23456789        this batch; the others keep their undo
+  mcp-sessions trash empty b-23456789        this one; others keep their undo
 """
 
 
