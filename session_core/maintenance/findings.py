@@ -172,9 +172,10 @@ def of_engine(seen: Seen) -> Iterator[Found]:
 def of_blocked(seen: Seen) -> Iterator[Found]:
     """Yield the search indexes that this process cannot write."""
     for index in seen.scene.db.blocked_indexes():
-        rows = " and ".join(index.tables) or "no table"
-        what = f"the search index {index.name} needs {index.needs}, which is not loaded: {_BLOCKED}"
-        yield Found("blocked_index", 1, what.format(rows=rows))
+        if index.tables:  # otherwise nothing feeds it, and no change fails
+            rows = " and ".join(index.tables)
+            what = f"the search index {index.name} needs {index.needs}, which is not loaded: rows"
+            yield Found("blocked_index", 1, f"{what} of {rows} {_BLOCKED}; the rest works")
 
 
 def of_integrity(db: StateDatabase, step: Step) -> list[Found]:
@@ -199,10 +200,7 @@ _DRIFTED = (
     "write it, and nothing here believes it"
 )
 
-_BLOCKED = (
-    "rows of {rows} can be neither added nor removed here (prune, compress, restore, import); "
-    "the rest works"
-)
+_BLOCKED = "can be neither added nor removed here (prune, compress, restore, import)"
 
 _NO_PLAN = "no plan mends it"
 _NO_NEW_INDEX = "no plan builds it anew, and no message is lost by it"

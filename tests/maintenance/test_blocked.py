@@ -190,5 +190,15 @@ def test_health_names_blocked_index(blocked: Changing) -> None:
     assert not [each for each in health.findings if each.code == "unreadable"]
 
 
+def test_index_without_triggers_blocks_nothing(blocked: Changing) -> None:
+    with connect(blocked.home.db.path) as connection:
+        for event in ("insert", "delete", "update"):
+            connection.execute(f"DROP TRIGGER {INDEX}_{event}")
+    assert [index.tables for index in blocked.home.db.blocked_indexes()] == [()]
+    assert "blocked_index" not in {each.code for each in blocked.maintenance.health().findings}
+    done = blocked.do("sessions")
+    assert blocked.restore(done).unfit == ()
+
+
 def test_health_of_usual_home_has_no_blocked_index(usual: Changing) -> None:
     assert "blocked_index" not in {each.code for each in usual.maintenance.health().findings}

@@ -3,11 +3,12 @@ SELECT name FROM sqlite_master
 WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%USING fts5%' ORDER BY name
 
 -- name: list_virtual_tables
-SELECT name, sql FROM sqlite_master
+SELECT CAST(name AS TEXT), CAST(sql AS TEXT) FROM sqlite_master
 WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%' ORDER BY name
 
 -- name: list_triggers
-SELECT tbl_name, sql FROM sqlite_master WHERE type = 'trigger'
+SELECT CAST(tbl_name AS TEXT), CAST(sql AS TEXT) FROM sqlite_master
+WHERE type = 'trigger' AND sql IS NOT NULL
 
 -- name: count_unindexed
 SELECT count(*) FROM messages WHERE id NOT IN (SELECT id FROM messages_fts_content)
