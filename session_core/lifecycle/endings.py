@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,6 +51,7 @@ class Endings:
         self._signature = signature
         self._report = store.report = report
         self._at_work = AtWork()
+        self._closings: set[Future[Any]] = set()
         self._titles = PendingTitles(state, report)
         if state.kind == "hermes":
             from session_core.ledger.marks import keep_marks  # noqa: PLC0415 -- the others need none

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -31,6 +32,9 @@ VIEWERS = frozenset(
     }
 )  # fmt: skip
 """Sources that are no chat platform: closing a view of such a session ends it."""
+
+_CLOSING_S = 5.0
+"""How long a shutdown waits for turns whose agent has ended or was cancelled."""
 
 _INTERRUPTED = "shutdown_timeout"
 
@@ -141,6 +145,7 @@ class SessionRuntime(Turns):
         """
         _refuse_in_a_loop("await ashutdown()")
         self._at_work.stop()
+        wait(list(self._closings), _CLOSING_S)  # turns that end just now are not cut off
         marked = [key for key in self.running if self._mark(key)]
         left = self._at_work.drain(drain_s)
         for key, runs in left.items():

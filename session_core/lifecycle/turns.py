@@ -7,10 +7,11 @@ into another session meanwhile, writes nothing back; the later one has an agent 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from session_core.aio import finished, threads_of
 from session_core.keys import SessionSource
@@ -22,6 +23,8 @@ from session_core.lifecycle.run import Run
 from session_core.lifecycle.turn import Turn
 from session_core.routing.entries import SessionEntry
 from session_core.routing.notes import new_token
+
+T = TypeVar("T")
 
 
 class Turns(Endings):
@@ -54,7 +57,6 @@ class Turns(Endings):
         Raises:
             Denied: the runtime is shutting down.
         """
-        steps = threads_of(self, "calls")
         ending = Ending()
         try:
             run = await self._begin_in_thread(source, ending)
@@ -62,9 +64,9 @@ class Turns(Endings):
                 run.make_current()
                 result = await self._call_agent(run, message, ending)
                 run.make_current()
-                finishing = steps.submit(partial(self._finish_last, run, result, ending))
+                finishing = self._close(partial(self._finish_last, run, result, ending))
         except BaseException as error:
-            closing = steps.submit(ending.let_go)
+            closing = self._close(ending.let_go)
             if isinstance(error, Exception):  # a cancelled caller does not wait
                 await finished(closing)
             raise
@@ -104,6 +106,13 @@ class Turns(Endings):
         if agent is None:
             agent = turn.keep(check_agent(await call(self._build, run)))
         return cast("Result", check_result(await call(agent, run, message)))
+
+    def _close(self, function: Callable[[], T]) -> Future[T]:
+        """Run the end of a turn in a thread; a shutdown waits for it as it waits for no agent."""
+        closing = threads_of(self, "calls").submit(function)
+        self._closings.add(closing)
+        closing.add_done_callback(self._closings.discard)
+        return closing
 
     def _finish_last(self, run: Run, result: Result, ending: Ending) -> Reply:
         try:

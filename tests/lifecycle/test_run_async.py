@@ -265,3 +265,39 @@ def test_handle_in_a_trio_task_names_ahandle(world: World) -> None:
     anyio.run(turn, backend="trio")
     until(lambda: not world.runtime.running)
     assert world.store.peek_session_id(KEY) is not None
+
+
+@both_loops
+async def test_shutdown_lets_cancelled_turns_end(world: World, gate: threading.Event) -> None:
+    began, telling = anyio.Event(), threading.Event()
+
+    async def agent(run: Run, message: Any) -> None:
+        await run.aappend("user", message)
+        began.set()
+        await anyio.sleep_forever()
+
+    def slow() -> None:
+        telling.set()
+        gate.wait(30)
+
+    world.hooks.add("on_session_end", slow)
+    world.agent = agent
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.runtime.ahandle, chat(), "hello")
+        await began.wait()
+        group.cancel_scope.cancel()
+    left: list[list[str]] = []
+    await becomes(telling.is_set)
+    async with anyio.create_task_group() as group:
+
+        async def shut_down() -> None:
+            left.append(await world.runtime.ashutdown())
+
+        group.start_soon(shut_down)
+        await becomes(lambda: world.runtime._at_work._stopping)
+        gate.set()
+    assert left == [[]]
+    assert world.names("finalize", "end") == [("end", world.agree())]
+    entry = world.store.get(KEY)
+    assert entry is not None
+    assert not entry.resume_pending

@@ -22,6 +22,18 @@ _FOLLOWED = "lifecycle/test_followed"
 _KEPT = "lifecycle/test_marks_kept"
 
 REQUIREMENTS = {
+    "turns:loop": of(
+        "issue 16; design 8",
+        "An async agent never blocks its loop, and a cancelled turn gives control back at once.",
+        "lifecycle/test_run_async",
+        "coroutines_of_a_run_read_and_append",
+        "blocking_calls_warn_once",
+        "loop_runs_while_another_process_holds_the_lock",
+        "cancelled_turns_return_before_the_lock_is_free",
+        "timeouts_of_asyncio_leave_no_turn_open",
+        "loops_in_forty_threads_share_a_database",
+        "shutdown_lets_cancelled_turns_end",
+    ),
     # -- the life of a session ---------------------------------------------------------------
     "runtime:turn": of(
         "issue 3; design 7",

@@ -30,6 +30,14 @@ REQUIREMENTS = {
         "cancelled_change_finishes",
         "a_call_does_not_block_the_loop",
     ),
+    "project:cancellation": of(
+        "issue 16; design 8",
+        "A cancelled caller gets control back, a change that has begun finishes, threads stay few.",
+        "test_async",
+        "timeout_returns_before_the_lock_is_free",
+        "timeouts_leave_threads_bounded",
+        "loops_in_forty_threads_finish",
+    ),
     "project:readme": of(
         "issue 7",
         "The README's tables and picture are made of the code; its links and proofs are there.",
