@@ -15,6 +15,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Kept
 from session_core.ledger.steps import clear_marks, noting, run_step
 from session_core.maintenance.changes import Change
+from session_core.maintenance.rerouting import chats_of
 from session_core.models import SessionSummary
 from session_core.state import titles
 from session_core.state.contract import StateDatabase
@@ -232,7 +233,7 @@ def _is_so(name: str, stored: Any, wanted: Any) -> bool:
 
 
 def _write(db: StateDatabase, changes: Sequence[Change]) -> dict[str, Any]:
-    """Write changes; return at which revision those are that were reopened."""
+    """Write changes; return the revisions and the chats of those that were reopened."""
     for change in changes:
         title = change.after.get("title")
         holder = None if title is None else db.get_session_by_title(title)
@@ -240,4 +241,7 @@ def _write(db: StateDatabase, changes: Sequence[Change]) -> dict[str, Any]:
             raise Changed(f"title {title!r} was taken meanwhile; try again")
         change.write(db)
     reopened = [each.key["id"] for each in changes if each.after.get("ended_at", 0) is None]
-    return {"reopened": {each: db.revision(each) for each in reopened}}
+    return {
+        "reopened": {each: db.revision(each) for each in reopened},
+        "routed": {each: chats_of(db, each) for each in reopened},
+    }

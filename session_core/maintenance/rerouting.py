@@ -211,6 +211,11 @@ def keys_of(values: Iterable[Mapping[str, Any]]) -> list[str]:
     return [value["key"] for value in values]
 
 
+def chats_of(db: StateDatabase, session_id: str) -> list[str]:
+    """Return the chats that the table leads to a session, in order."""
+    return sorted({str(row["session_key"]) for row in db.routing_rows(session_id)})
+
+
 def _row(db: StateDatabase, store: SessionStore, key: str) -> Images:
     if not db.has_routing:
         return Images(_TABLE, (), ())

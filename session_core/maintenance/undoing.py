@@ -212,9 +212,18 @@ def _why_not_ended(db: StateDatabase, session_id: str, undo: _Undo, there: Alive
     if reopened is not None and not recheck.is_at(db, session_id, Revision(*reopened)):
         return "it has gone on since; end it by a plan"
     at = db.revision(session_id)
+    # A chat that was in it all the time has not used it; it is where it was before.
+    is_as_it_was = reopened is not None and _is_routed_as_then(db, session_id, undo)
+    but: tuple[Why, ...] = (*_PINNED, "routed") if is_as_it_was else _PINNED
     try:
-        recheck.require_unprotected(session_id, row, at, there, removed=False, but=_PINNED)
-        recheck.require_nobody_came(db, {session_id: session_id}, there, ())
+        recheck.require_unprotected(session_id, row, at, there, removed=False, but=but)
+        recheck.require_nobody_came(db, {session_id: session_id}, there, (), but=but)
     except Outdated as error:
         return str(error)
     return None
+
+
+def _is_routed_as_then(db: StateDatabase, session_id: str, undo: _Undo) -> bool:
+    """Return True if only chats that were in a session when it was reopened are in it now."""
+    then = undo.result.get("routed", {}).get(session_id, ())
+    return db.has_routing and set(rerouting.chats_of(db, session_id)) <= set(then)

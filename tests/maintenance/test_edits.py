@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_core import SessionDB
+from session_core import SessionDB, SessionSource, SessionStore
 from session_core.errors import InvalidInput, NotFound, TitleTaken
 from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
@@ -186,6 +186,30 @@ def test_a_session_is_reopened_and_ends_again(desk: Desk):
     assert desk.rows()["left"]["end_reason"] is None
     desk.undo(edited)
     assert desk.rows() == before
+
+
+def lead(desk: Desk, session_id: str, chat_id: str = "42") -> None:
+    """Lead a chat into a session, as a gateway does."""
+    with SessionStore(desk.db.path.parent / "sessions", db=desk.db) as store:
+        entry = store.get_or_create_session(SessionSource(platform="telegram", chat_id=chat_id))
+        entry.session_id = session_id
+        store.save(entry)
+
+
+def test_reopened_session_of_a_chat_ends_again(desk: Desk):
+    lead(desk, "left")
+    before = desk.rows()
+    edited = desk.edit("left", reopen=True)
+    assert desk.undo(edited).unfit == ()
+    assert desk.rows() == before
+
+
+def test_reopened_session_that_a_chat_joined_stays_open(desk: Desk):
+    lead(desk, "left")
+    edited = desk.edit("left", reopen=True)
+    lead(desk, "left", "43")
+    assert desk.undo(edited).unfit
+    assert desk.rows()["left"]["ended_at"] is None
 
 
 def test_what_was_compressed_is_reopened_at_its_tip(desk: Desk):
