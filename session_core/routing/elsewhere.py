@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from session_core.errors import Conflict
@@ -102,9 +102,31 @@ def is_gone(folder: str) -> bool:
 
 
 def _former(db: StateDatabase, scope: str) -> str:
-    """Return the folder that is not there any more and was written last."""
-    others = (other for other in db.gateway_routing_scopes() if other != scope)
-    return next((other for other in others if is_gone(other)), "")
+    """Return the folder that is not there any more and was written last.
+
+    If a home that is there was written later, this one is its copy, and takes nothing of the
+    folders that the home left before.
+    """
+    for other in db.gateway_routing_scopes():
+        if other != scope and is_gone(other):
+            return other
+        if other != scope and _is_original(db, scope, other):
+            break
+    return ""
+
+
+def _is_original(db: StateDatabase, scope: str, other: str) -> bool:
+    """Return True if the folder lies in a home as ours does, with a database of the same name."""
+    inside, there = _place_in_home(db, scope), Path(other)
+    if not inside or db.path is None or there.parts[-len(inside) :] != inside:
+        return False
+    return (there.parents[len(inside) - 1] / db.path.name).is_file()
+
+
+def _place_in_home(db: StateDatabase, scope: str) -> tuple[str, ...]:
+    """Return the parts of a folder below the folder of its database, none if it is elsewhere."""
+    home, here = db.folder.resolve() if db.folder else None, PurePath(scope)
+    return here.relative_to(home).parts if home and here.is_relative_to(home) else ()
 
 
 def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
@@ -113,9 +135,7 @@ def _has_moved(db: StateDatabase, scope: str, former: str) -> bool:
     Where the folders lie otherwise to their database, it stayed and only one of its stores is out
     of sight; where another process has it open, that may see the folder.
     """
-    home = db.folder.resolve() if db.folder else None
-    here, there = PurePath(scope), PurePath(former)
-    if home is None or there.is_relative_to(home) or not here.is_relative_to(home):
+    inside, there = _place_in_home(db, scope), PurePath(former)
+    if not inside or db.folder is None or there.is_relative_to(db.folder.resolve()):
         return False
-    inside = here.relative_to(home).parts
     return there.parts[-len(inside) :] == inside and not db.holders()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import Holder, SessionDB, SessionStore
+from tests.homes import connect
 from tests.routing.chats import (
     KEY,
     OTHER,
@@ -79,6 +80,26 @@ def test_the_routes_of_a_home_that_is_still_there_are_not_taken(
     elsewhere.mkdir()
     put_row(db, elsewhere, stored("theirs"))
     assert ids(make(db)) == {}
+
+
+def test_copied_home_adopts_no_earlier_scope(
+    make: Any, db: SessionDB, home_path: Path, tmp_path: Path, clock: Clock
+) -> None:
+    """A home that once moved may have old rows of a folder that is gone; so has its copy."""
+    with make(db) as store:
+        chat_id = store.get_or_create_session(chat(43)).session_id
+    put_row(db, tmp_path / "earlier" / "sessions", stored("stale"))
+    with connect(db.path) as connection:
+        connection.execute(
+            "UPDATE gateway_routing SET updated_at = updated_at - 100 WHERE session_key = ?", (KEY,)
+        )
+    db.close()
+    copy = shutil.copytree(home_path, tmp_path / "copy")
+    copied, store = open_moved(copy, clock)
+    with copied, store:
+        assert ids(store) == {OTHER: chat_id}
+        assert store.reset_session(OTHER) is not None
+        assert set(rows(copied, copy / "sessions")) == {OTHER}
 
 
 def test_the_routes_of_another_kind_of_scope_are_not_taken(make: Any, db: SessionDB) -> None:
