@@ -5,19 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcp_serve import redaction
 from mcp_serve.feed import Feed
-from session_core import Corrupt, InvalidInput, Ledger, SessionDB, SessionStore, StateFolder
+from session_core import (
+    Corrupt,
+    InvalidInput,
+    Ledger,
+    SessionDB,
+    SessionError,
+    SessionStore,
+    StateFolder,
+    find_home,
+)
 
 if TYPE_CHECKING:
     from session_core import Compressor, Maintenance
 
 T = TypeVar("T")
-
-DATABASE = "state.db"
 
 CLIENT = "mcp-sessions"
 """How the log names this server."""
@@ -41,7 +49,10 @@ class _once(Generic[T]):  # noqa: N801 -- it stands for a keyword
 
 
 class Home:
-    """A home, and how it is served; `profile` is its name where several are."""
+    """A home, and how it is served; `profile` is its name where several are.
+
+    `path` is its folder, or the file of its database.
+    """
 
     def __init__(
         self,
@@ -64,11 +75,12 @@ class Home:
         self.redact_cut = redaction.redact_cut if redact else redaction.keep
         self.now = clock
         self.lock = threading.RLock()
-        self._file = _file(path / DATABASE)
+        self.db_path = find_home(path).db_path
+        self._file = _file(self.db_path)
 
     def is_replaced(self) -> bool:
         """Whether another database has taken the place of the one that is served."""
-        seen = _file(self.path / DATABASE)
+        seen = _file(self.db_path)
         if self._file is None:
             self._file = seen
         return seen not in (None, self._file)
@@ -82,7 +94,7 @@ class Home:
         """
         try:
             return SessionDB(
-                self.path / DATABASE,
+                self.db_path,
                 read_only=self.read_only,
                 in_hermes_home=True,
                 load_extension=self._load_extension,
@@ -93,17 +105,20 @@ class Home:
     @_once
     def store(self) -> SessionStore:
         """Its session store, as its configuration says."""
-        return SessionStore.open(self.path, self.db)
+        return SessionStore.open(self.db_path.parent, self.db)
 
     @_once
     def folder(self) -> StateFolder:
         """Where what is kept about it is."""
-        return StateFolder(self.db.path)
+        folder = StateFolder(self.db.path)
+        with suppress(SessionError):  # doctor shows the folder of a damaged home too
+            folder.ask(self.db)
+        return folder
 
     @_once
     def ledger(self) -> Ledger:
         """Its plans, trash and audit log."""
-        return Ledger(self.folder, trash_dir=self._trash)
+        return Ledger(self.folder, trash_dir=self._trash, reads_anywhere=True)
 
     def our_pins(self) -> Collection[str]:
         """Return the sessions that are pinned by us, where no column says so."""

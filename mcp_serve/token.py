@@ -16,16 +16,16 @@ _LEAST = 16
 _PRIVATE = 0o600
 
 
-def token_of(db_path: Path) -> str:
-    """Return the token of a home.
+def token_of(folder: StateFolder) -> str:
+    """Return the token of a home, by its state folder.
 
     Raises:
-        Denied: what is to be one is too short, or may not be read.
+        Denied: what is to be one is too short, or may not be read or made.
     """
-    return found(db_path) or _made(StateFolder(db_path).make() / _FILE)
+    return found(folder) or _made(_folder_of(folder) / _FILE)
 
 
-def found(db_path: Path) -> str | None:
+def found(folder: StateFolder) -> str | None:
     """Return the token of a home where there is one; none is made.
 
     Raises:
@@ -34,8 +34,15 @@ def found(db_path: Path) -> str | None:
     given = os.environ.get(VARIABLE, "").strip()
     if given:
         return _checked(given, f"{VARIABLE} is no token", "set it anew, or not at all")
-    folder = StateFolder(db_path).find()
-    return _read(folder / _FILE) if folder else None
+    place = folder.find()
+    return _read(place / _FILE) if place else None
+
+
+def _folder_of(folder: StateFolder) -> Path:
+    try:
+        return folder.make()
+    except Denied as error:
+        raise Denied(f"{error}; or set {VARIABLE}, which needs no file") from error
 
 
 def _checked(given: str, wrong: str, following: str) -> str:

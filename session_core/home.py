@@ -10,6 +10,7 @@ from pathlib import Path
 
 DATABASE = "state.db"
 
+_FILE_SUFFIX = ".db"
 _MOST_OF_A_NAME = 200
 _MIRROR = "sessions/sessions.json"
 _SIGNS = ("config.yaml", "gateway.json", _MIRROR)
@@ -40,7 +41,10 @@ def is_hermes_folder(folder: Path, environ: Mapping[str, str] | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder with a state database and a session store, and how it was found."""
+    """The folder with a state database and a session store, and how it was found.
+
+    A home whose database has another name is named by that file, which ends in `.db`.
+    """
 
     path: Path
     found_by: str
@@ -48,7 +52,16 @@ class Home:
     @property
     def db_path(self) -> Path:
         """Where its state database is or will be."""
-        return self.path / DATABASE
+        is_file = self.path.suffix == _FILE_SUFFIX and not self.path.is_dir()
+        return self.path if is_file else self.path / DATABASE
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Return True if two paths name one file, which need not be there."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def find_home(

@@ -55,13 +55,15 @@ def note(served: Served) -> str | None:
 
 def reason(path: Path) -> str | None:
     """Return why a folder is no home, None where it is one."""
-    database = path / _DATABASE
-    if _is_file(path):
+    database = find_home(path).db_path
+    if _is_file(path) and path != database:
         return f"it is a file, and a home is a folder with a {_DATABASE}"
     if is_empty(path):
-        return f"its {_DATABASE} has no bytes, and is no database"
+        return f"its {database.name} has no bytes, and is no database"
     if _is_there(database) or _is_hermes_home(database):
         return None
+    if path == database:
+        return "there is no such file"
     return f"no {_DATABASE} is in it" if path.is_dir() else "there is no such folder"
 
 
@@ -72,7 +74,7 @@ def _is_hermes_home(database: Path) -> bool:
 
 def to_do(path: Path) -> str:
     """Return what can be done about it."""
-    if _is_file(path):
+    if _is_file(path) and path != find_home(path).db_path:
         return "name a folder by --home"
     if is_empty(path):
         return "put a backup in its place, or remove it to begin anew"
@@ -81,7 +83,7 @@ def to_do(path: Path) -> str:
 
 def is_empty(path: Path) -> bool:
     """Whether there is a database in a home with nothing in it, not even that it is one."""
-    database = path / _DATABASE
+    database = find_home(path).db_path
     try:
         return database.is_file() and not database.stat().st_size
     except OSError:  # where nobody may look, opening it says so

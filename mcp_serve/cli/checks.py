@@ -54,6 +54,8 @@ _NEXT = {
 }
 """What mends a finding that no plan does."""
 
+_ANOTHER_STATE = "set MCP_SESSIONS_STATE to a folder of yours"
+
 _HARMLESS = ("never_ended", "drifted_counters")
 """Findings that are as they are: sessions may be open, and no counter is trusted."""
 
@@ -145,10 +147,8 @@ def _way_out(home: Home, error: Exception) -> str:
 
 
 def _of_gateway(home: Home, label: str) -> Check:
-    about, live = f"gateway{label}", gateway(home.path)
-    others = ", ".join(
-        f"{each.name or '?'} ({each.pid})" for each in holders(home.path / "state.db")
-    )
+    about, live = f"gateway{label}", gateway(home.db_path.parent)
+    others = ", ".join(f"{each.name or '?'} ({each.pid})" for each in holders(home.db_path))
     beside = f"; the database is open in {others}" if others else ""
     if live is None:
         return Check(about, "ok", f"none is live{beside}", more={"live": False})
@@ -160,28 +160,27 @@ def _of_state(home: Home, label: str) -> Iterator[Check]:
     about = f"state folder{label}"
     try:
         found = home.folder.find()
-        given = token.found(home.path / "state.db")
-        if found is None:
-            home.folder.require_outside(
-                home.folder.root, "set MCP_SESSIONS_STATE to one that is not"
-            )
+        given = token.found(home.folder)
+        home.folder.check_place()
+        place, is_beside = home.folder.place, home.folder.is_beside_database
     except SessionError as error:
-        yield Check(about, "failure", str(error), "set MCP_SESSIONS_STATE to a folder of yours")
+        yield Check(about, "failure", str(error), _ANOTHER_STATE)
         return
-    yield _of_folder(about, found, home.folder.root)
+    yield _of_folder(about, found, place, is_beside=is_beside)
     said = "there is one; mcp-sessions doctor --token prints it" if given else "none yet"
     yield Check(f"token{label}", "ok", f"{said}, serve --http makes one" if not given else said)
 
 
-def _of_folder(about: str, found: Path | None, root: Path) -> Check:
+def _of_folder(about: str, found: Path | None, place: Path, *, is_beside: bool) -> Check:
     """Return whether what is kept is kept, and from others."""
-    place = found or _existing(root)
+    existing = _existing(place)
     more = {"path": str(found)} if found else {}
-    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        said = f"{place} may not be written, so nothing can be changed and undone"
-        return Check(about, "failure", said, "set MCP_SESSIONS_STATE to a folder of yours", more)
+    if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        said = f"{existing} may not be written, so nothing can be changed and undone"
+        mends = f"make it yours to write: ls -la {existing}" if is_beside else _ANOTHER_STATE
+        return Check(about, "failure", said, mends, more)
     if found is None:
-        return Check(about, "ok", f"none yet; the first change makes one in {root}")
+        return Check(about, "ok", f"none yet; the first change makes one in {place.parent}")
     if os.name == "posix" and stat.S_IMODE(found.stat().st_mode) & _OTHERS:
         said = f"{found} is open to others, with what is in the trash"
         return Check(about, "warning", said, f"chmod 700 {found}", more)

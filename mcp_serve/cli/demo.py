@@ -89,7 +89,7 @@ def _show(home: SampleHome, screen: Screen) -> int:
 
     program, *rest = home.command
     # In a folder of its own no file of the person's can be taken for a module.
-    started = StdioServerParameters(command=program, args=rest, env=home.env, cwd=home.folder)
+    started = StdioServerParameters(command=program, args=rest, cwd=home.folder)
     anyio.run(partial(talk, started, walk))
     return DONE
 
@@ -107,7 +107,7 @@ def _serve(home: SampleHome, screen: Screen) -> int:
     person, token = sys.stdin.isatty(), secrets.token_urlsafe(24)
     process = subprocess.Popen(  # noqa: S603 -- ourselves
         [*home.command, *(["--http", "--port", "0"] if person else [])],
-        env=os.environ | home.env | {"MCP_SESSIONS_TOKEN": token},
+        env=os.environ | {"MCP_SESSIONS_TOKEN": token},
         cwd=home.folder,
         stderr=subprocess.PIPE if person else None,
         encoding="utf-8",
@@ -149,6 +149,5 @@ def _say_where(home: SampleHome, screen: Screen) -> None:
     screen.line("To look around in it:")
     setting = "set {}" if sys.platform == "win32" else "export {}"
     screen.whole("  " + setting.format(f"MCP_SESSIONS_HOME={home.path}"))
-    screen.whole("  " + setting.format(f"MCP_SESSIONS_STATE={home.state}"))
     screen.line("  mcp-sessions list")
     screen.line("  mcp-sessions doctor")

@@ -59,9 +59,12 @@ def run(options: argparse.Namespace) -> int:
         )
     )
     if options.token:
-        from mcp_serve.token import token_of  # noqa: PLC0415 -- not for the help
+        from mcp_serve.cli.driver import choose_driver  # noqa: PLC0415 -- not for the help
+        from mcp_serve.token import token_of  # noqa: PLC0415
 
-        token = token_of(served.path() / "state.db")
+        choose_driver()
+        token = token_of(served.home().folder)
+        served.close()
         if options.json:
             print_json({"token": token})
         else:

@@ -14,7 +14,7 @@ from mcp_serve.cli.driver import choose_driver
 from mcp_serve.cli.screen import Screen, ago
 from mcp_serve.quoting import plain
 from mcp_serve.served import Options, Served
-from session_core import SessionDB, SessionError, SessionSummary
+from session_core import SessionDB, SessionError, SessionSummary, find_home
 
 _NEWEST = 3
 _BESIDE = 22
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     screen, path = Screen(sys.stdout), served.path()
     screen.whole(f"Sessions in {path} ({absent.named_by(served)})")
     try:
-        with SessionDB(path / "state.db", read_only=True) as db:
+        with SessionDB(find_home(path).db_path, read_only=True) as db:
             newest = db.list_sessions(limit=_NEWEST).items
     except SessionError as error:
         newest = []

@@ -16,7 +16,10 @@ def of_homes(parser: argparse.ArgumentParser, *, before: bool = False) -> None:
     nothing = argparse.SUPPRESS
     parser.set_defaults(of_homes=not before)
     parser.add_argument(
-        "--home", type=some, default=None if before else nothing, help="the folder of the home"
+        "--home",
+        type=some,
+        default=None if before else nothing,
+        help="the folder of the home, or its database file, which ends in .db",
     )
     parser.add_argument(
         "--profile",

@@ -17,7 +17,7 @@ from session_core import SessionDB
 
 @dataclass(frozen=True, slots=True)
 class SampleHome:
-    """A home, and the state folder that is kept about it, in one folder."""
+    """A home in a folder of its own."""
 
     folder: Path
 
@@ -25,16 +25,6 @@ class SampleHome:
     def path(self) -> Path:
         """The home itself."""
         return self.folder / "home"
-
-    @property
-    def state(self) -> Path:
-        """What is kept about it."""
-        return self.folder / "state"
-
-    @property
-    def env(self) -> dict[str, str]:
-        """What leads a server of it away from the state folder of the person."""
-        return {"MCP_SESSIONS_STATE": str(self.state)}
 
     @property
     def serving(self) -> list[str]:

@@ -133,7 +133,8 @@ def _serve_http(served: Served, options: argparse.Namespace) -> None:
     from mcp_serve.sdk.factory import closing_streams  # noqa: PLC0415
     from mcp_serve.token import token_of  # noqa: PLC0415
 
-    token = None if options.no_token else token_of(served.path() / "state.db")
+    _choose_driver()
+    token = None if options.no_token else token_of(served.home().folder)
     host, port = options.host or _HOST, _PORT if options.port is None else options.port
     opened = door.Door.of(host, options.allow_host, options.allow_origin, token)
     listening = http.listen(host, port)

@@ -81,7 +81,7 @@ def _unreadable(home: Home, error: StorageError) -> dict[str, Any]:
         "cost": 0.0,
         "findings": [_found("unreadable", rows.one_line(home, str(error), 300) or "")],
         "sqlite": describe_sqlite().version,
-        "gateway_live": gateway(home.path) is not None,
+        "gateway_live": gateway(home.db_path.parent) is not None,
         "estimated": True,
     }
 

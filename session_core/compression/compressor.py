@@ -58,7 +58,8 @@ class Compressor:
     Instances are safe to share between threads.
 
     Raises:
-        InvalidInput: the ledger is that of another home.
+        InvalidInput: the ledger is that of another home, or the store is.
+        Denied: the ledger would write into a Hermes home.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class Compressor:
         clock: Callable[[], float] = time.time,
     ) -> None:
         ledger.check_home(db)
+        if store is not None:
+            store.check_database(db)
         self._own_store = _store_of(db) if store is None else None
         store = store or self._own_store
         self._db = db

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from session_core.errors import InvalidInput
+from session_core.errors import InvalidInput, Unsupported
 from session_core.ledger.file import PACKAGE
+from session_core.ledger.folder import StateFolder
 from session_core.ledger.journal import Journal
 from session_core.ledger.plans import Plans
 from session_core.ledger.records import Audited
 from session_core.ledger.shelf import encode
 from session_core.models import Page
 from session_core.state import cursors
+from session_core.state.contract import StateDatabase
 from session_core.state.sqlite import blocks
 
 if TYPE_CHECKING:
@@ -27,9 +32,34 @@ _FIRST = 1 << 62
 class Ledger(Plans, Journal):
     """The ledger of the home that `folder` is for; nothing is made before the first write.
 
+    `Ledger.open(db)` is the ledger of the home that is open as `db`.
     With `trash_dir` new trash goes to a file in that folder, which has to be there. Instances are
     safe to share between threads, and not to be used across a fork.
     """
+
+    @classmethod
+    def open(
+        cls,
+        db: StateDatabase,
+        *,
+        clock: Callable[[], float] = time.time,
+        trash_dir: Path | None = None,
+        reads_anywhere: bool = False,
+    ) -> Self:
+        """Open the ledger of a home.
+
+        With `reads_anywhere`, a place that is refused is refused at the first write only.
+
+        Raises:
+            Denied: its state folder or `trash_dir` is in a Hermes home.
+            Unsupported: the database is in no file.
+        """
+        if db.path is None:
+            raise Unsupported("a ledger belongs to a database file, and this database is in none")
+        folder = StateFolder(db.path)
+        ledger = cls(folder, clock=clock, trash_dir=trash_dir, reads_anywhere=reads_anywhere)
+        ledger.check_home(db)
+        return ledger
 
     def audit(self, client: str | None, what: str, plan: str | None, counts: Any) -> None:
         """Note who has changed what; what was noted of a plan already is not noted again.

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import InvalidInput, SessionError
-from session_core.home import DATABASE
 from session_core.isolated import Report, log_fault
 from session_core.ledger.file import PACKAGE, File
-from session_core.ledger.folder import HERMES, StateFolder
+from session_core.ledger.folder import StateFolder
 from session_core.routing.marks import Change, Marks, Noted
 from session_core.routing.store import SessionStore
 from session_core.state.contract import StateDatabase
 from session_core.state.sqlite import blocks
 from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.opening import HERMES
 
 SQL = blocks.load("marks", PACKAGE)
 
@@ -34,10 +34,10 @@ _YOUNG_S = 86_400.0
 
 def keep_marks(store: SessionStore, db: StateDatabase, report: Report = log_fault) -> None:
     """Let what a store tells be known after a restart, and to other processes."""
-    if db.folder is not None and type(store.marks) is Marks:
-        folder = StateFolder(db.folder / DATABASE)
+    if db.path is not None and type(store.marks) is Marks:
+        folder = StateFolder(db.path)
         folder.know(HERMES)  # a store asks marks of no other home
-        store.marks = KeptMarks(folder, _scope_of(store.folder, db.folder), report=report)
+        store.marks = KeptMarks(folder, _scope_of(store.folder, db.path.parent), report=report)
 
 
 class KeptMarks(Marks):

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import InvalidInput, NotFound
+from session_core.home import is_same_file
 from session_core.ledger.file import File
-from session_core.ledger.folder import HERMES, StateFolder
+from session_core.ledger.folder import StateFolder
 from session_core.ledger.pins import Pins
 from session_core.state.contract import StateDatabase
 from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.opening import MARK
 
 DATABASE = "ledger.db"
 
@@ -49,8 +49,10 @@ class Shelf:
         clock: Callable[[], float] = time.time,
         trash_dir: Path | None = None,
         patience_s: float = 20.0,
+        reads_anywhere: bool = False,
     ) -> None:
         self._folder = folder
+        self._reads_anywhere = reads_anywhere
         self._clock = clock
         self._trash_dir = trash_dir
         self._patience_s = patience_s
@@ -68,18 +70,23 @@ class Shelf:
         return self._folder
 
     def check_home(self, db: StateDatabase) -> None:
-        """Make sure that this is the ledger of that home; one in no folder is believed.
+        """Make sure that this is the ledger of that database; one in no file is believed.
 
         Raises:
             InvalidInput: it is that of another home.
+            Denied: it would write into a Hermes home.
         """
-        own = self._folder.db_path.parent
-        if db.folder is None:
+        if db.path is None:
             return
-        if not _same_folder(db.folder, own):
-            raise InvalidInput(f"this is the ledger of {own}, and {db.folder} is another home")
-        # A home of Hermes has no name; its sessions have names that no other home has.
-        self._folder.know(HERMES if db.kind == "hermes" else db.get_meta(MARK))
+        own = self._folder.db_path
+        if not is_same_file(db.path, own):
+            raise InvalidInput(
+                f"the ledger of {own} cannot be used for {db.path}, which is another home; "
+                "open it with Ledger.open(db)"
+            )
+        self._folder.ask(db)
+        if not (self._reads_anywhere or db.read_only):
+            self._folder.check_place(self._trash_dir)
 
     def _close(self) -> None:
         self.pins.close()
@@ -97,8 +104,8 @@ class Shelf:
         """Return the file for new trash, None where that is the ledger itself."""
         if self._trash_dir is None:
             return None
-        self._folder.require_outside(self._trash_dir, "name a folder elsewhere for the trash")
-        return str(self._trash_dir.absolute() / f"{self._folder.make().name}.db")
+        self._folder.check_place(self._trash_dir)
+        return str(self._trash_dir.absolute() / f"{self._folder.trash_name}.db")
 
     def _trash_file(self, location: str | None) -> File:
         if location is None:
@@ -108,13 +115,6 @@ class Shelf:
                 find = partial(_on_its_disk, Path(location))
                 self._elsewhere[location] = File(find, find, self._patience_s)
             return self._elsewhere[location]
-
-
-def _same_folder(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:  # one of them is not there any more
-        return one.absolute() == other.absolute()
 
 
 def _on_its_disk(path: Path) -> Path:

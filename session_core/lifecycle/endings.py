@@ -39,6 +39,7 @@ class Endings:
         state = store.db if db is None else db
         if state is None:
             raise NotFound("a runtime keeps what is said, and needs a state database")
+        store.check_database(state)
         if None not in {hooks, store.hooks} and hooks is not store.hooks:
             raise InvalidInput(
                 "the store has hooks of its own; give it none, or give both the same"

@@ -23,7 +23,8 @@ class Parts:
     """The parts of a maintenance; without a `store` that of the home itself, closed with them.
 
     Raises:
-        InvalidInput: the ledger is that of another home.
+        InvalidInput: the ledger is that of another home, or the store is.
+        Denied: the ledger would write into a Hermes home.
         Corrupt: the home is damaged.
     """
 
@@ -38,6 +39,8 @@ class Parts:
         clock: Callable[[], float],
     ) -> None:
         ledger.check_home(db)
+        if store is not None:
+            store.check_database(db)
         hooks = hooks or (store.hooks if store is not None else None) or Hooks()
         self._own_store = _store_of(db, hooks) if store is None else None
         self.store = store = store or self._own_store

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core.errors import Conflict, InvalidInput, SessionError
+from session_core.errors import Busy, Conflict, InvalidInput, SessionError
+from session_core.home import is_same_file
 from session_core.routing import policies, states
 from session_core.routing.deciding import check_is_key
 from session_core.routing.entries import SessionEntry
@@ -44,6 +45,19 @@ class SessionStore(Interruptions):
 
         config = GatewayConfig.load(home)
         return cls(config.sessions_dir or Path(home, "sessions"), config, db=db, hooks=hooks)
+
+    def check_database(self, db: StateDatabase) -> None:
+        """Make sure that its routes are kept in that database, or in none.
+
+        Raises:
+            InvalidInput: they are kept in another database.
+        """
+        own = None if self.db is None else self.db.path
+        if own is not None and db.path is not None and not is_same_file(own, db.path):
+            raise InvalidInput(
+                f"the routes of this store are in {own}, and {db.path} is another database; "
+                "open both with the same one"
+            )
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -141,14 +155,19 @@ class SessionStore(Interruptions):
         """Look at each route once, as at a start: heal what a crash has left; return the keys.
 
         A route whose session has ended is led to its continuation or to the session that can be
-        gone on with. One that leads nowhere is removed, and the next message begins afresh.
+        gone on with. One that leads nowhere is removed, and the next message begins afresh. If
+        another process holds the database, the entries that are left stay as they are, and the
+        next message of their chats heals them.
         """
-        self._ready()
-        return [
-            key
-            for key, entry in self._copies.all().items()
-            if self._has_ended(entry) and self._deciding(key, partial(self._check, key))
-        ]
+        healed: list[str] = []
+        try:
+            self._ready()
+            for key, entry in self._copies.all().items():
+                if self._has_ended(entry) and self._deciding(key, partial(self._check, key)):
+                    healed.append(key)
+        except Busy as error:
+            self.report("not all routes could be checked against their sessions", error)
+        return healed
 
     def _has_ended(self, entry: SessionEntry) -> bool:
         row = None if self.db is None else self.db.get_session(entry.session_id)
@@ -170,7 +189,7 @@ class SessionStore(Interruptions):
                 return True
             if entry.suspended and not entry.origin:
                 return False  # a message would find its session again, and that is suspended
-        except Conflict:
+        except (Busy, Conflict):
             raise
         except SessionError:
             return False  # what cannot be looked up now is looked up when a message comes

@@ -75,7 +75,7 @@ def test_what_is_there_instead_of_a_home_is_said_with_what_to_do(at, tmp_path, m
 
 def test_the_home_that_may_have_been_meant_is_named(at, home):
     work = build(home / "profiles" / "work", ghosts=1)
-    for given in (home / "state.db", home.with_name("hom"), home / "sessions", home.parent):
+    for given in (home.with_name("hom"), home / "sessions", home.parent):
         done = at(given, "list")
         assert done.code == 3
         assert done.err.rstrip().endswith(f"nearest: {home}")
@@ -152,3 +152,24 @@ def test_the_bare_command_is_about_the_profile_that_is_asked_for(person, home):
     with person("--profile", "wrok") as seen:
         assert seen.end() == 3
     assert "no profile 'wrok'" in seen.screen
+
+
+def test_database_file_names_its_home(at, home, tmp_path):
+    listed = at(home, "list", "--json").out
+    assert at(home / "state.db", "list", "--json").out == listed
+    own = tmp_path / "app"
+    build(own, ghosts=1)
+    (own / "state.db").rename(own / "agent.db")
+    (own / "config.yaml").write_text("DEBUG: true\n")
+    done = at(own / "agent.db", "list", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["sessions"]
+    assert "no state.db is in it" in at(own, "list", "--json").err
+    assert json.loads(at(own / "agent.db", "stats", "--json").out)["home"] == str(own / "agent.db")
+
+
+def test_missing_database_file_is_reported(at, tmp_path):
+    done = at(tmp_path / "agent.db", "list")
+    assert (done.code, done.out) == (3, "")
+    assert f"no home in {tmp_path / 'agent.db'} (--home): there is no such file" in done.err
+    assert not list(tmp_path.glob("agent.db*"))

@@ -156,7 +156,7 @@ def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(screen, mine
 def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(run):
     told = dict(re.findall(r"export (\w+)=(.+)", run("demo", "--keep").out))
     assert Path(told["MCP_SESSIONS_HOME"], "state.db").is_file()
-    assert list(Path(told["MCP_SESSIONS_STATE"]).iterdir())
+    assert list(Path(told["MCP_SESSIONS_HOME"], ".mcp-sessions", "state.db").iterdir())
     assert "Schema change for orders" in run("list", **told).out
 
 

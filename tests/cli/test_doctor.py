@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -23,6 +24,7 @@ from tests.cli.at_terminal import (
     processes_of,
     too_wide,
 )
+from tests.homes import hermes_database
 
 PLACES = {
     "cursor": ".cursor/mcp.json",
@@ -344,8 +346,22 @@ def test_a_state_folder_that_others_may_read_is_told_with_what_closes_it(look_in
 
 def test_a_state_folder_that_cannot_be_is_a_failure(look_in, user):
     (user / "state").write_text("a file")
-    found = look_in()
+    hermes_database(user / "hermes" / "state.db")
+    found = look_in("--home", str(user / "hermes"))
     assert found["state folder"][0]["state"] == "failure"
+
+
+def test_own_state_folder_is_shown(look_in, run, user, sick):
+    assert str(sick / ".mcp-sessions") in look_in("--home", str(sick))["state folder"][0]["says"]
+    run("--token", "--home", str(sick))
+    found = look_in("--home", str(sick))["state folder"][0]
+    assert (found["state"], found["path"]) == ("ok", str(sick / ".mcp-sessions" / "state.db"))
+    shutil.rmtree(sick / ".mcp-sessions")
+    (sick / ".mcp-sessions").write_text("a file")
+    found = look_in("--home", str(sick))["state folder"][0]
+    (sick / ".mcp-sessions").unlink()
+    assert found["state"] == "failure"
+    assert "MCP_SESSIONS_STATE" not in found["next"]
 
 
 def test_a_token_that_is_none_is_a_failure_and_none_is_made_by_looking(look_in, run, user):

@@ -47,7 +47,12 @@ class Beside(StateFolder):
         self.root.mkdir(exist_ok=True)
         return self.root
 
-    def require_outside(self, folder: Path, instead: str) -> None:
+    @property
+    def trash_name(self) -> str:
+        """Return the name of the folder."""
+        return self.root.name
+
+    def check_place(self, trash_dir: Path | None = None) -> None:
         """Let it be."""
 
 

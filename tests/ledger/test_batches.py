@@ -17,7 +17,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.packing import pack
 from session_core.ledger.records import Emptied, Kept
 from session_core.ledger.shelf import new_step_id
-from tests.homes import connect
+from tests.homes import connect, hermes_database
 from tests.ledger.conftest import START, Clock
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="it has no modes")
@@ -416,7 +416,7 @@ def test_a_file_that_others_may_write_is_no_place_for_trash(
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
     batch = ledger.add_batch("sessions_prune").id
-    file = disk / f"{folder.make().name}.db"
+    file = disk / f"{folder.trash_name}.db"
     file.touch()
     file.chmod(loose)
     with pytest.raises(Denied, match="others may write"):
@@ -435,7 +435,7 @@ def test_a_file_of_somebody_else_is_no_place_for_trash(
 ) -> None:
     ledger = open_ledger(trash_dir=disk)
     batch = ledger.add_batch("sessions_prune").id
-    (disk / f"{folder.make().name}.db").touch(0o600)
+    (disk / f"{folder.trash_name}.db").touch(0o600)
     disk.chmod(0o777)
     stat = Path.stat
 
@@ -450,12 +450,11 @@ def test_a_file_of_somebody_else_is_no_place_for_trash(
         keep(ledger, batch)
 
 
-def test_trash_in_the_home_is_refused(
-    open_ledger: Callable[..., Ledger], folder: StateFolder
-) -> None:
-    inside = folder.db_path.parent / "trash"
+def test_trash_in_a_hermes_home_is_refused(home_path: Path) -> None:
+    hermes_database(home_path / "state.db")
+    inside = home_path / "trash"
     inside.mkdir()
-    ledger = open_ledger(trash_dir=inside)
-    with pytest.raises(Denied, match="name a folder elsewhere for the trash"):
+    ledger = Ledger(StateFolder(home_path / "state.db"), trash_dir=inside)
+    with ledger, pytest.raises(Denied, match="name a folder elsewhere for the trash"):
         keep(ledger, ledger.add_batch("sessions_prune").id)
     assert list(inside.iterdir()) == []

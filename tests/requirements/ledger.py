@@ -7,12 +7,32 @@ from tests.requirements.entry import of
 REQUIREMENTS = {
     "ledger:folder": of(
         "design 4",
-        "What we keep is outside the home, bound to its path and inode; reading makes nothing.",
+        "What we keep of a Hermes home is outside it, bound to path and inode; reading makes none.",
         "ledger/test_folder",
         "looking_makes_nothing",
         "it_is_its_owners_alone_and_outside_the_home",
         "a_home_that_moved_is_found_again",
         "another_database_in_its_place_is_another_home",
+    ),
+    "ledger:folder-beside": of(
+        "design 4; issue 16",
+        "What we keep of a home of our own lies next to its database, and is only that home's.",
+        "ledger/test_folder_beside",
+        "folder_lies_next_to_database",
+        "first_write_keeps_folder_and_database_together",
+        "copied_home_keeps_its_undo",
+        "other_home_at_its_path_gets_another",
+        "ledger_of_sibling_database_is_refused",
+        "home_of_user_is_refused_at_construction",
+    ),
+    "ledger:kind": of(
+        "design 4; issue 16",
+        "Signs of Hermes count only for a folder that was found as a Hermes home.",
+        "state/test_home_kind",
+        "application_folder_becomes_own_home",
+        "hermes_home_found_without_database_is_absent",
+        "mirror_of_ours_is_no_hermes_sign",
+        "deleted_database_is_made_again",
     ),
     "ledger:plans": of(
         "issue 4; design 9",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from session_core import Hooks, SessionDB, SessionStore, StorageError
+from tests.homes import connect
 from tests.routing.chats import KEY, Clock, begun, chat, file_entries, put_row, rows, stored
 
 
@@ -144,6 +146,47 @@ def test_a_route_that_cannot_be_looked_up_is_kept(
     monkeypatch.setattr(db, "find_latest_session_for_peer", fail)
     assert store.check_against_state() == []
     assert store.peek_session_id(KEY) is not None
+
+
+@pytest.mark.parametrize("has_origin", [True, False])
+def test_check_keeps_entries_behind_a_lock(
+    make: Any, db: SessionDB, folder: Path, home_path: Path, *, has_origin: bool
+) -> None:
+    store = make(db)
+    session_id = begun(store, db)
+    db.end_session(session_id, "session_reset")
+    if not has_origin:
+        entry = stored(session_id)
+        entry.pop("origin", None)
+        put_row(db, folder, entry)
+    with (
+        SessionDB(home_path / "state.db", patience_s=0.1) as hasty,
+        connect(home_path / "state.db") as other,
+    ):
+        late = make(hasty)
+        other.execute("BEGIN IMMEDIATE")
+        assert late.check_against_state() == []
+        assert late.peek_session_id(KEY) == session_id
+        other.execute("ROLLBACK")
+        assert late.check_against_state() == [KEY]
+
+
+def test_check_waits_once_for_a_lock(make: Any, db: SessionDB, home_path: Path) -> None:
+    store = make(db)
+    for number in range(20):
+        session_id = store.get_or_create_session(chat(number)).session_id
+        db.create_session(session_id, "telegram")
+        db.end_session(session_id, "session_reset")
+    waits: list[str] = []
+    with (
+        SessionDB(home_path / "state.db", patience_s=0.1) as hasty,
+        connect(home_path / "state.db") as other,
+    ):
+        late = make(hasty)
+        late.report = lambda what, _: waits.append(what)
+        other.execute("BEGIN IMMEDIATE")
+        assert late.check_against_state() == []
+    assert len(waits) == 1
 
 
 def test_a_check_is_no_activity_and_takes_no_mark_away(

@@ -38,12 +38,11 @@ EVERY = pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 
 
 @pytest.fixture(autouse=True)
-def _outside(db, home_path, tmp_path, monkeypatch):
+def _outside(db, home_path, tmp_path):
     db.append_message("s1", "user", "hello", create={"source": "cli", "cwd": "/srv/shop"})
     db.append_message("s2", "user", "hello", create={"source": "cli"})
     for folder in (tmp_path, tmp_path / "user", home_path):
         (folder / "outside.txt").write_text(OUTSIDE)
-    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "state"))
 
 
 def files(tmp_path):
@@ -103,13 +102,12 @@ async def test_a_folder_is_compared_and_not_looked_at(call, name):
 
 
 @EVERY
-async def test_a_title_that_is_a_path_makes_no_file(call, tmp_path, name):
+async def test_a_title_that_is_a_path_makes_no_file(call, tmp_path, home_path, name):
     before = files(tmp_path)
     edited = await call("sessions_edit", session="s1", title=name[:100])
     assert edited["session"]["title"] == name[:100].replace("\x00", "")
-    assert [
-        path for path in files(tmp_path) - before if tmp_path / "state" not in path.parents
-    ] == []
+    kept = home_path / ".mcp-sessions"
+    assert [path for path in files(tmp_path) - before if kept not in path.parents] == []
 
 
 @pytest.fixture(name="linked")

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from mcp_serve.token import token_of
-from session_core import Denied
+from session_core import Denied, StateFolder
 from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
 from tests.wire.conftest import TOKEN
 
@@ -78,13 +78,13 @@ def test_health_says_one_thing(port):
 
 
 def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypatch):
-    monkeypatch.setenv("MCP_SESSIONS_STATE", str(tmp_path / "state"))
     monkeypatch.delenv("MCP_SESSIONS_TOKEN", raising=False)
-    made = {token_of(tmp_path / name / "state.db") for name in ("one", "two", "three")}
+    homes = [StateFolder(tmp_path / name / "state.db") for name in ("one", "two", "three")]
+    made = {token_of(folder) for folder in homes}
     assert len(made) == 3
     assert all(len(token) >= 43 for token in made)
-    assert token_of(tmp_path / "one" / "state.db") in made
-    kept = list((tmp_path / "state").rglob("token"))
+    assert token_of(homes[0]) in made
+    kept = list(tmp_path.rglob("token"))
     assert [oct(path.stat().st_mode & 0o777) for path in kept] == ["0o600"] * 3
     assert {oct(path.parent.stat().st_mode & 0o777) for path in kept} == {"0o700"}
 
@@ -93,4 +93,4 @@ def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypa
 def test_a_token_that_somebody_would_guess_is_refused(tmp_path, monkeypatch, token):
     monkeypatch.setenv("MCP_SESSIONS_TOKEN", token)
     with pytest.raises(Denied):
-        token_of(tmp_path / "state.db")
+        token_of(StateFolder(tmp_path / "state.db"))

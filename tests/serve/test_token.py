@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from mcp_serve.cli.main import main
 from mcp_serve.token import VARIABLE, token_of
 from session_core import Denied, StateFolder
 
@@ -20,53 +22,60 @@ def _db_path(home_path):
 
 
 def test_it_is_made_once(db_path):
-    token = token_of(db_path)
+    token = token_of(StateFolder(db_path))
     assert len(token) >= 43
-    assert token_of(db_path) == token
+    assert token_of(StateFolder(db_path)) == token
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"x", b"\xff\xfe" * 20, b"only-fifteen-ch", b"a\0" * 20]
 )
 def test_a_file_that_holds_none_is_refused(db_path, content):
-    token_of(db_path)
+    token_of(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_bytes(content)
     with pytest.raises(Denied, match=r"holds no token.*remove it") as caught:
-        token_of(db_path)
+        token_of(StateFolder(db_path))
     assert str(file) in str(caught.value)
     assert file.read_bytes() == content
     file.unlink()
-    assert token_of(db_path) == token_of(db_path)
+    assert token_of(StateFolder(db_path)) == token_of(StateFolder(db_path))
 
 
-def test_the_start_is_refused_with_what_is_wrong(db_path, capsys):
-    token_of(db_path)
+def test_the_start_is_refused_with_what_is_wrong(db_path):
+    token_of(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.write_text("")
-    assert main(["serve", "--http", "--port", "0", "--home", str(db_path.parent)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"mcp-sessions: {file} holds no token")
-    assert "remove it, and a new one is made" in said
+    command = [sys.executable, "-m", "mcp_serve.cli.main", "serve", "--http", "--port", "0"]
+    done = subprocess.run(
+        [*command, "--home", str(db_path.parent)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"mcp-sessions: {file} holds no token")
+    assert "remove it, and a new one is made" in done.stderr
 
 
 def test_a_folder_in_its_place_is_refused(db_path):
-    token_of(db_path)
+    token_of(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
     file.unlink()
     file.mkdir()
     with pytest.raises(Denied, match="may not be read"):
-        token_of(db_path)
+        token_of(StateFolder(db_path))
 
 
 @pytest.mark.parametrize("given", ["short", "ü" * 20, "with\ta-tab-in-it-and-long"])
 def test_one_of_the_environment_is_refused_that_is_none(db_path, monkeypatch, given):
     monkeypatch.setenv(VARIABLE, given)
     with pytest.raises(Denied, match=VARIABLE):
-        token_of(db_path)
+        token_of(StateFolder(db_path))
 
 
 def test_that_of_the_environment_is_taken(db_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, " a-token-of-the-environment ")
-    assert token_of(db_path) == "a-token-of-the-environment"
+    assert token_of(StateFolder(db_path)) == "a-token-of-the-environment"
     assert StateFolder(db_path).find() is None

@@ -21,6 +21,10 @@ class Database(Protocol):
         """The folder of the home; None where the database is in no folder."""
 
     @property
+    def path(self) -> Path | None:
+        """The file of the database; None if it is in no file."""
+
+    @property
     def read_only(self) -> bool:
         """Whether it was opened for reading alone."""
 

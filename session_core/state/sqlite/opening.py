@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from session_core import driver
 from session_core.errors import Corrupt, Denied, NotFound, StorageError, Unsupported
 from session_core.presence import sidecar
 from session_core.state.sqlite import blocks
-from session_core.state.sqlite.handle import Handle, file_uri, is_busy
+from session_core.state.sqlite.handle import Handle, file_uri, is_busy, translate
 from session_core.state.sqlite.writer import Writer, patiently
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ _LOG_KEPT_BYTES = 16 << 20
 
 MARK = "mcp_sessions_home"
 """The key in `state_meta` that says that a database is ours."""
+
+_HOME = "SELECT value FROM state_meta WHERE key = ?"
+
+HERMES = "hermes"
+"""The name of every Hermes home, which has none of its own."""
 
 _NEEDED = {
     "sessions": ("id", "source", "started_at", "ended_at", "end_reason", "title", "archived"),
@@ -119,8 +124,25 @@ def look_at(handle: Handle, path: Path) -> HomeKind | None:
             )
     if not handle.has("state_meta"):
         return "hermes"
-    mark = handle.value("SELECT value FROM state_meta WHERE key = ?", (MARK,))
+    mark = handle.value(_HOME, (MARK,))
     return "hermes" if mark is None else "own"
+
+
+def find_owner(path: Path) -> str | None:
+    """Return the name of a home of our own, `HERMES`, or None if there is no database yet.
+
+    Raises:
+        SessionError: it cannot be read, or is no session database.
+    """
+    if not exists(path):
+        return None
+    try:
+        handle = open_reader(path)
+        with closing(handle.connection):
+            kind = look_at(handle, path)
+            return str(handle.value(_HOME, (MARK,))) if kind == "own" else kind
+    except driver.library().Error as error:
+        raise translate(error, path) from error
 
 
 def create(path: Path, patience_s: float) -> HomeKind:

@@ -1,0 +1,284 @@
+"""The state folder of a home of our own: next to its database, wherever that goes."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from session_core import (
+    Compressor,
+    Denied,
+    InvalidInput,
+    Ledger,
+    Maintenance,
+    SessionDB,
+    SessionRuntime,
+    SessionStore,
+    StateFolder,
+)
+from session_core.home import state_root
+from tests.homes import add_session, connect, hermes_database, own_database
+
+
+@pytest.fixture
+def path(home_path: Path) -> Path:
+    """A home of our own, with nothing left in its log."""
+    path = home_path / "state.db"
+    own_database(path)
+    with connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return path
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
+
+
+# -- where it is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["state.db", "app.sqlite3", "ünï.db"])
+def test_folder_lies_next_to_database(home_path: Path, name: str) -> None:
+    own_database(home_path / name)
+    made = StateFolder(home_path / name).make()
+    assert made == home_path / ".mcp-sessions" / name
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (made, made.parent)} == {0o700}
+    assert StateFolder(home_path / name).find() == made
+    assert not state_root().exists()
+
+
+def test_first_write_keeps_folder_and_database_together(home_path: Path) -> None:
+    with SessionDB(home_path / "app.db") as db, Ledger.open(db) as ledger:
+        assert (ledger.batches().items, ledger.pins.all()) == ([], frozenset())
+        assert files(home_path) == []
+        db.create_session("s", "app")
+        with Maintenance(db, ledger) as maintenance:
+            batch = maintenance.edit("s", title="A title").batch
+            assert batch is not None
+            maintenance.restore(batch)
+    assert (home_path / ".mcp-sessions" / "app.db" / "ledger.db").is_file()
+    assert not state_root().exists()
+
+
+def test_reading_makes_nothing(path: Path, tmp_path: Path) -> None:
+    with connect(path) as connection:
+        add_session(connection, "s")
+    before = files(tmp_path)
+    with SessionDB(path, read_only=True) as db, Ledger.open(db) as ledger:
+        ledger.batches()
+        ledger.pins.all()
+        with Maintenance(db, ledger) as maintenance:
+            maintenance.health()
+    assert [each for each in files(tmp_path) if not each.endswith(("-shm", "-wal"))] == before
+
+
+def test_loose_folder_is_closed_to_others(path: Path) -> None:
+    made = StateFolder(path).make()
+    for each in (made, made.parent):
+        each.chmod(0o755)
+    StateFolder(path).make()
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (made, made.parent)} == {0o700}
+
+
+def test_two_databases_share_no_folder(home_path: Path) -> None:
+    for name in ("one.db", "other.db"):
+        own_database(home_path / name)
+    made = {StateFolder(home_path / name).make() for name in ("one.db", "other.db")}
+    assert made == {home_path / ".mcp-sessions" / name for name in ("one.db", "other.db")}
+
+
+def test_link_to_database_has_same_folder(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere" / "linked.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    made = StateFolder(link).make()
+    assert made == StateFolder(path).find() == path.parent / ".mcp-sessions" / "state.db"
+    assert files(link.parent) == ["linked.db"]
+
+
+def test_folder_before_database_becomes_its_own(home_path: Path) -> None:
+    path = home_path / "state.db"
+    made = StateFolder(path).make()
+    assert made == home_path / ".mcp-sessions" / "state.db"
+    own_database(path)
+    assert StateFolder(path).find() == StateFolder(path).make() == made
+
+
+def test_hermes_database_in_its_place_has_another(home_path: Path) -> None:
+    path = home_path / "state.db"
+    own_database(path)
+    beside = StateFolder(path).make()
+    path.unlink()
+    hermes_database(path)
+    assert StateFolder(path).find() is None
+    assert StateFolder(path).make().parent == state_root()
+    assert beside.is_dir()
+
+
+def test_application_config_moves_no_folder(path: Path) -> None:
+    (path.parent / "config.yaml").write_text("DEBUG: true\n")
+    assert StateFolder(path).make() == path.parent / ".mcp-sessions" / "state.db"
+
+
+# -- whose it is -------------------------------------------------------------------------------
+
+
+def test_copied_home_keeps_its_undo(path: Path, tmp_path: Path) -> None:
+    with SessionDB(path) as db, Ledger.open(db) as ledger, Maintenance(db, ledger) as maintenance:
+        db.create_session("s", "app")
+        batch = maintenance.edit("s", title="A title").batch
+        assert batch is not None
+    copy = shutil.copytree(path.parent, tmp_path / "copy") / "state.db"
+    for each in (copy, path):
+        with SessionDB(each) as db, Ledger.open(db) as ledger:
+            assert ledger.folder.find() == each.parent / ".mcp-sessions" / "state.db"
+            with Maintenance(db, ledger) as maintenance:
+                assert maintenance.restore(batch).outcome == "applied"
+            assert (db.get_session("s") or {})["title"] is None
+
+
+def test_renamed_database_keeps_its_folder(path: Path) -> None:
+    made = StateFolder(path).make()
+    renamed = path.rename(path.with_name("renamed.db"))
+    assert StateFolder(renamed).find() == StateFolder(renamed).make() == made
+
+
+def test_copied_database_shares_no_folder(path: Path) -> None:
+    made = StateFolder(path).make()
+    copy = Path(shutil.copyfile(path, path.with_name("copy.db")))
+    assert StateFolder(copy).find() is None
+    assert StateFolder(copy).make() == made.with_name("copy.db")
+
+
+def test_other_home_at_its_path_gets_another(path: Path) -> None:
+    made = StateFolder(path).make()
+    shutil.move(path, path.with_name("put-away.db"))
+    own_database(path)
+    assert StateFolder(path).find() is None
+    other = StateFolder(path).make()
+    assert other.parent == made.parent
+    assert other != made
+    assert StateFolder(path.with_name("put-away.db")).find() == made
+    assert StateFolder(path).find() == other
+
+
+def test_other_home_with_its_inode_gets_another(path: Path, tmp_path: Path) -> None:
+    folder = StateFolder(path)
+    made = folder.make()
+    own_database(tmp_path / "other.db")
+    with connect(tmp_path / "other.db") as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    shutil.copyfile(tmp_path / "other.db", path)
+    assert StateFolder(path).find() is None
+    assert StateFolder(path).make() != made
+
+
+def test_damaged_database_keeps_its_folder(path: Path) -> None:
+    made = StateFolder(path).make()
+    path.write_bytes(b"no database at all" * 100)
+    assert StateFolder(path).find() == made
+
+
+def test_folder_in_old_place_stays_in_use(path: Path) -> None:
+    old = StateFolder(path, root=state_root()).make()
+    assert StateFolder(path).find() == StateFolder(path).make() == old
+
+
+# -- which ledger ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [own_database, hermes_database])
+def test_ledger_of_sibling_database_is_refused(
+    home_path: Path, make: Callable[[Path], None]
+) -> None:
+    for name in ("one.db", "other.db"):
+        make(home_path / name)
+    with (
+        SessionDB(home_path / "one.db") as db,
+        Ledger(StateFolder(home_path / "other.db")) as ledger,
+    ):
+        for part in (Maintenance, Compressor):
+            with pytest.raises(InvalidInput, match=r"other\.db cannot be used for .*one\.db"):
+                part(db, ledger)
+
+
+def test_ledger_of_missing_sibling_is_refused(path: Path) -> None:
+    with (
+        SessionDB(path) as db,
+        Ledger(StateFolder(path.with_name("other.db"))) as ledger,
+        pytest.raises(InvalidInput, match="another home"),
+    ):
+        Maintenance(db, ledger)
+
+
+def test_parts_of_sibling_databases_are_refused(home_path: Path) -> None:
+    with (
+        SessionDB(home_path / "one.db") as db,
+        SessionDB(home_path / "other.db") as other,
+        SessionStore(home_path / "sessions", db=other) as store,
+        Ledger.open(db) as ledger,
+    ):
+        for part in (Maintenance, Compressor):
+            with pytest.raises(InvalidInput, match="another database"):
+                part(db, ledger, store=store)
+        with pytest.raises(InvalidInput, match="another database"):
+            SessionRuntime(store, lambda run: run, db=db)
+
+
+# -- a place in a Hermes home ------------------------------------------------------------------
+
+
+@pytest.fixture
+def hermes(home_path: Path) -> Path:
+    hermes_database(home_path / "state.db")
+    return home_path / "state.db"
+
+
+def test_root_in_hermes_home_is_refused_at_once(hermes: Path) -> None:
+    with pytest.raises(Denied, match=r"is in the home .* another root"):
+        StateFolder(hermes, root=hermes.parent / "state")
+
+
+def test_home_of_user_is_refused_at_construction(
+    hermes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(hermes.parent))
+    before = files(hermes.parent)
+    with SessionDB(hermes) as db:
+        with pytest.raises(Denied, match="set MCP_SESSIONS_STATE"):
+            Ledger.open(db)
+        with Ledger(StateFolder(hermes)) as ledger:
+            for part in (Maintenance, Compressor):
+                with pytest.raises(Denied, match="set MCP_SESSIONS_STATE"):
+                    part(db, ledger)
+    with (
+        SessionDB(hermes) as db,
+        Ledger.open(db, reads_anywhere=True) as ledger,
+        Maintenance(db, ledger) as maintenance,
+    ):
+        db.create_session("s", "cli")
+        assert maintenance.health().sessions.total == 1
+        with pytest.raises(Denied, match="set MCP_SESSIONS_STATE"):
+            maintenance.edit("s", title="A title")
+    assert set(files(hermes.parent)) - set(before) <= {"state.db-shm", "state.db-wal"}
+
+
+def test_trash_in_hermes_home_is_refused_at_construction(hermes: Path) -> None:
+    with SessionDB(hermes) as db, pytest.raises(Denied, match="elsewhere for the trash"):
+        Ledger.open(db, trash_dir=hermes.parent)
+
+
+def test_own_home_takes_root_and_trash_inside(path: Path) -> None:
+    inside = path.parent / "inside"
+    inside.mkdir()
+    with SessionDB(path) as db:
+        db.create_session("s", "app")
+        folder = StateFolder(path, root=inside)
+        for ledger in (Ledger.open(db, trash_dir=inside), Ledger(folder, trash_dir=inside)):
+            with ledger, Maintenance(db, ledger) as maintenance:
+                assert maintenance.edit("s", title=f"with {ledger}").batch
+    assert len(list(inside.glob("home-*.db"))) == 2
