@@ -80,6 +80,7 @@ def check(home: Home, plan: str, summary: str | None) -> None:
 
 def _applied(home: Home, plan: str, summary: str | None, work: Work) -> dict[str, Any]:
     check(home, plan, summary)
+    home.maintenance_for(work.client).settle()
     count = home.maintenance.planned(plan).count
     done = home.compressor_for(work.client).apply(plan, summary, stop=work.is_cancelled)
     work.tell(count, count)

@@ -23,6 +23,7 @@ class AsyncMaintenance(AsyncFace[Maintenance]):
     planned = in_thread(Maintenance.planned)
     decline = in_thread(Maintenance.decline)
     apply = in_thread(Maintenance.apply)
+    settle = in_thread(Maintenance.settle)
     restore = in_thread(Maintenance.restore)
     coming = in_thread(Maintenance.coming)
     edit = in_thread(Maintenance.edit)

@@ -196,6 +196,8 @@ class Maintenance:
         parts = self._whole()
         planned = self._ledger.plan(plan)
         kind = planned.kind
+        if "wanted" not in planned.about:  # the runner does so itself
+            self.settle()
         if kind == Compressions.KIND:
             return parts.compressions.apply(plan)
         if kind == trash.KIND:
@@ -205,6 +207,13 @@ class Maintenance:
         if "wanted" not in planned.about:
             raise InvalidInput(f"plan {plan} is one to {kind}; it is not applied here")
         return parts.runner.apply(plan, for_s, progress, stop)
+
+    def settle(self) -> None:
+        """Decide the steps that a crash has left, and finish what was to follow them.
+
+        Every change that is made here does so first; a compressor settles compressions alone.
+        """
+        self._whole().runner.take_up()
 
     def restore(
         self,
@@ -348,6 +357,7 @@ class Maintenance:
             NotFound: there is no such file.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
+        self.settle()
         return self._whole().importing.read_file(path, progress=progress, stop=stop)
 
     def batches(
