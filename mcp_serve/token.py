@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from session_core import Denied, StateFolder
+from session_core import Denied, SessionError, StateFolder
 
 VARIABLE = "MCP_SESSIONS_TOKEN"
 
@@ -41,8 +41,8 @@ def found(folder: StateFolder) -> str | None:
 def _folder_of(folder: StateFolder) -> Path:
     try:
         return folder.make()
-    except Denied as error:
-        raise Denied(f"{error}; or set {VARIABLE}, which needs no file") from error
+    except SessionError as error:
+        raise type(error)(f"{error}; or set {VARIABLE}, which needs no file") from error
 
 
 def _checked(given: str, wrong: str, following: str) -> str:

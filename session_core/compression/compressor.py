@@ -37,7 +37,7 @@ from session_core.errors import Changed, InvalidInput
 from session_core.event_loops import AsyncioLoop, loop_beside
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.routing.store import SessionStore
+from session_core.routing.store import SessionStore, check_database
 from session_core.state.contract import StateDatabase
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Compressor:
     ) -> None:
         ledger.check_home(db)
         if store is not None:
-            store.check_database(db)
+            check_database(store, db)
         self._own_store = _store_of(db) if store is None else None
         store = store or self._own_store
         self._db = db

@@ -31,7 +31,7 @@ from session_core.errors import (
 )
 from session_core.home import is_hermes_folder, looks_like_hermes, state_root
 from session_core.state.contract import StateDatabase
-from session_core.state.sqlite.opening import HERMES, MARK, find_owner, size
+from session_core.state.sqlite.opening import HERMES, find_owner, size
 
 FOLDER = ".mcp-sessions"
 """What the folder next to the databases of our own is called."""
@@ -85,7 +85,7 @@ class StateFolder:
     def ask(self, db: StateDatabase) -> None:
         """Ask the open database which home it is; a file of its own need not be opened then."""
         # A home of Hermes has no name; its sessions have names that no other home has.
-        self.know(db.get_meta(MARK) if db.kind == "own" else HERMES)
+        self.know(db.home_id() if db.kind == "own" else HERMES)
 
     def know(self, home: str | None) -> None:
         """Tell it what the database says that it is: another may have its path and its inode."""

@@ -18,7 +18,7 @@ from session_core.lifecycle.result import Agent, Factory, Reply, Result, known, 
 from session_core.lifecycle.run import Run
 from session_core.lifecycle.titles import PendingTitles
 from session_core.routing.entries import SessionEntry
-from session_core.routing.store import SessionStore
+from session_core.routing.store import SessionStore, check_database
 from session_core.state.contract import StateDatabase
 
 
@@ -39,7 +39,7 @@ class Endings:
         state = store.db if db is None else db
         if state is None:
             raise NotFound("a runtime keeps what is said, and needs a state database")
-        store.check_database(state)
+        check_database(store, state)
         if None not in {hooks, store.hooks} and hooks is not store.hooks:
             raise InvalidInput(
                 "the store has hooks of its own; give it none, or give both the same"

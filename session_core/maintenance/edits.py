@@ -17,6 +17,7 @@ from session_core.ledger.steps import clear_marks, noting, run_step
 from session_core.maintenance.changes import Change
 from session_core.maintenance.rerouting import chats_of
 from session_core.models import SessionSummary
+from session_core.routing.store import SessionStore
 from session_core.state import titles
 from session_core.state.contract import StateDatabase
 
@@ -88,9 +89,16 @@ class Edits:
     """Edits sessions of one home."""
 
     def __init__(
-        self, db: StateDatabase, ledger: Ledger, *, client: str, take_up: Callable[[], None]
+        self,
+        db: StateDatabase,
+        ledger: Ledger,
+        store: SessionStore | None,
+        *,
+        client: str,
+        take_up: Callable[[], None],
     ) -> None:
         self._db = db
+        self._store = store
         self._ledger = ledger
         self._pins = ledger.pins
         self._client = client
@@ -149,7 +157,7 @@ class Edits:
             self._ledger,
             batch,
             before=lambda _: looked.kept(),
-            change=lambda db: _write(db, looked.changes),
+            change=lambda db: _write(db, self._store, looked.changes),
         )
         self._pins.set({each: not was for each, was in looked.pins.items()})
         clear_marks(self._db, self._ledger)
@@ -232,7 +240,9 @@ def _is_so(name: str, stored: Any, wanted: Any) -> bool:
     return bool(stored) == bool(wanted) if name in _FLAGS else bool(stored == wanted)
 
 
-def _write(db: StateDatabase, changes: Sequence[Change]) -> dict[str, Any]:
+def _write(
+    db: StateDatabase, store: SessionStore | None, changes: Sequence[Change]
+) -> dict[str, Any]:
     """Write changes; return the revisions and the chats of those that were reopened."""
     for change in changes:
         title = change.after.get("title")
@@ -243,5 +253,5 @@ def _write(db: StateDatabase, changes: Sequence[Change]) -> dict[str, Any]:
     reopened = [each.key["id"] for each in changes if each.after.get("ended_at", 0) is None]
     return {
         "reopened": {each: db.revision(each) for each in reopened},
-        "routed": {each: chats_of(db, each) for each in reopened},
+        "routed": {each: chats_of(db, store, each) for each in reopened},
     }

@@ -15,7 +15,7 @@ from session_core.maintenance.planner import Planner
 from session_core.maintenance.reclaim import Reclaim
 from session_core.maintenance.runner import Runner
 from session_core.maintenance.trash import Trash
-from session_core.routing.store import SessionStore
+from session_core.routing.store import SessionStore, check_database
 from session_core.state.contract import StateDatabase
 
 
@@ -40,7 +40,7 @@ class Parts:
     ) -> None:
         ledger.check_home(db)
         if store is not None:
-            store.check_database(db)
+            check_database(store, db)
         hooks = hooks or (store.hooks if store is not None else None) or Hooks()
         self._own_store = _store_of(db, hooks) if store is None else None
         self.store = store = store or self._own_store
@@ -49,7 +49,7 @@ class Parts:
         self.trash = Trash(ledger, client=client, clock=clock)
         self.reclaim = Reclaim(db, ledger, client=client, clock=clock, scene=self.planner.scene)
         self.compressions = Compressions(db, ledger, store, hooks, client=client, clock=clock)
-        self.edits = Edits(db, ledger, client=client, take_up=self.runner.take_up)
+        self.edits = Edits(db, ledger, store, client=client, take_up=self.runner.take_up)
         self.exporting = Exporting(db, ledger, client=client)
         self.importing = Importing(db, ledger, client=client)
 

@@ -211,9 +211,11 @@ def keys_of(values: Iterable[Mapping[str, Any]]) -> list[str]:
     return [value["key"] for value in values]
 
 
-def chats_of(db: StateDatabase, session_id: str) -> list[str]:
-    """Return the chats that the table leads to a session, in order."""
-    return sorted({str(row["session_key"]) for row in db.routing_rows(session_id)})
+def chats_of(db: StateDatabase, store: SessionStore | None, session_id: str) -> list[str]:
+    """Return the chats that are led to a session, by the table or by the store, in order."""
+    keys = {str(row["session_key"]) for row in db.routing_rows(session_id)}
+    entries = {} if store is None else store.entries()
+    return sorted(keys | {key for key, each in entries.items() if each.session_id == session_id})
 
 
 def _row(db: StateDatabase, store: SessionStore, key: str) -> Images:

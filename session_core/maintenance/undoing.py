@@ -159,7 +159,7 @@ class Undoing:
         session_id = change.key.get("id")
         ends = change.table == SESSIONS and change.before.get("ended_at") is not None
         if there is not None and ends and change.after.get("ended_at", 0) is None:
-            why = _why_not_ended(db, str(session_id), undo, there)
+            why = self._why_not_ended(db, str(session_id), undo, there)
             if why is not None:
                 return why
         try:
@@ -202,28 +202,28 @@ class Undoing:
             same = {k: was for k, (was, became) in contents.pins.items() if (k in here) == became}
             pins.set(same)
 
-
-def _why_not_ended(db: StateDatabase, session_id: str, undo: _Undo, there: Alive) -> str | None:
-    """Say why a session that was reopened is not ended again: somebody is in it, or was since."""
-    row = db.get_session(session_id)
-    if row is None:
+    def _why_not_ended(
+        self, db: StateDatabase, session_id: str, undo: _Undo, there: Alive
+    ) -> str | None:
+        """Return why a reopened session is not ended again: it is in use, or was since."""
+        row = db.get_session(session_id)
+        if row is None:
+            return None
+        reopened = undo.result.get("reopened", {}).get(session_id)
+        if reopened is not None and not recheck.is_at(db, session_id, Revision(*reopened)):
+            return "it has gone on since; end it by a plan"
+        at = db.revision(session_id)
+        # A chat that was in it all the time has not used it; it is where it was before.
+        is_as_it_was = reopened is not None and self._is_routed_as_then(db, session_id, undo)
+        but: tuple[Why, ...] = (*_PINNED, "routed") if is_as_it_was else _PINNED
+        try:
+            recheck.require_unprotected(session_id, row, at, there, removed=False, but=but)
+            recheck.require_nobody_came(db, {session_id: session_id}, there, (), but=but)
+        except Outdated as error:
+            return str(error)
         return None
-    reopened = undo.result.get("reopened", {}).get(session_id)
-    if reopened is not None and not recheck.is_at(db, session_id, Revision(*reopened)):
-        return "it has gone on since; end it by a plan"
-    at = db.revision(session_id)
-    # A chat that was in it all the time has not used it; it is where it was before.
-    is_as_it_was = reopened is not None and _is_routed_as_then(db, session_id, undo)
-    but: tuple[Why, ...] = (*_PINNED, "routed") if is_as_it_was else _PINNED
-    try:
-        recheck.require_unprotected(session_id, row, at, there, removed=False, but=but)
-        recheck.require_nobody_came(db, {session_id: session_id}, there, (), but=but)
-    except Outdated as error:
-        return str(error)
-    return None
 
-
-def _is_routed_as_then(db: StateDatabase, session_id: str, undo: _Undo) -> bool:
-    """Return True if only chats that were in a session when it was reopened are in it now."""
-    then = undo.result.get("routed", {}).get(session_id, ())
-    return db.has_routing and set(rerouting.chats_of(db, session_id)) <= set(then)
+    def _is_routed_as_then(self, db: StateDatabase, session_id: str, undo: _Undo) -> bool:
+        """Return True if only chats that were in a session when it was reopened are in it now."""
+        then = undo.result.get("routed", {}).get(session_id, ())
+        return set(rerouting.chats_of(db, self._store, session_id)) <= set(then)

@@ -15,7 +15,7 @@ from typing import Any
 
 from session_core.errors import Conflict
 from session_core.routing.entries import SessionEntry
-from session_core.routing.mirror import OWN_README, Contents, Mirror
+from session_core.routing.mirror import Contents, Mirror, own_readme
 
 Entries = dict[str, SessionEntry]
 
@@ -26,7 +26,7 @@ class File:
     def __init__(
         self, folder: Path, *, explained: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
-        self._mirror = Mirror(folder, explanation=OWN_README if explained else "", clock=clock)
+        self._mirror = Mirror(folder, explain=own_readme if explained else None, clock=clock)
         self._lock = threading.RLock()
         self._settled = False
         self._problems: dict[str, None] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,8 +33,16 @@ README = (
     "false in config.yaml."
 )
 
-OWN_README = f"{README} {OWN_HOME}, it is no home of Hermes."
-"""The mirror of a home of our own is no sign of Hermes if the database is gone."""
+_OWNER = re.compile(re.escape(OWN_HOME) + r" as (\w+);")
+
+
+def own_readme(home: str | None = None) -> str:
+    """Return the explanation of a mirror of a home of our own, with the name of that.
+
+    It is no sign of Hermes if the database is gone, and nothing to another home beside it.
+    """
+    return f"{README} {OWN_HOME}{f' as {home}' if home else ''}; it is no home of Hermes."
+
 
 _FIRST = "_README"
 
@@ -56,6 +65,12 @@ class Contents:
     odd: dict[str, Any] = field(default_factory=dict)
     broken: bool = False
 
+    @property
+    def owner(self) -> str | None:
+        """The name of the home of our own that wrote it, None if it does not say."""
+        named = _OWNER.search(str(self.metadata.get(_FIRST, "")))
+        return named[1] if named else None
+
 
 class Mirror:
     """Reads and writes one sessions.json."""
@@ -64,12 +79,12 @@ class Mirror:
         self,
         folder: Path,
         *,
-        explanation: str = OWN_README,
+        explain: Callable[[], str] | None = own_readme,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = folder / NAME
         # Hermes 0.17 reads nothing of a file that begins with a text.
-        self._explanation = {_FIRST: explanation} if explanation else {}
+        self._explain = explain
         self.problems: dict[str, None] = {}
         self._clock = clock
         self._contents = Contents()
@@ -112,7 +127,7 @@ class Mirror:
                 aside = _files.set_aside(self.path, self._clock())
                 self.problems[f"{self.path} was broken and is now {aside.name}"] = None
                 contents = Contents()
-            metadata = {**self._explanation, **contents.metadata}
+            metadata = self._explanation(contents.metadata) | contents.metadata
             first = {name: metadata.pop(name) for name in (_FIRST,) if name in metadata}
             rest = contents.odd if odd is None else odd
             lines = chain(_members(first), members, _members(metadata), _members(rest))
@@ -120,6 +135,12 @@ class Mirror:
             _files.write_atomic(self.path, _object(lines), prefix=PREFIX)
         self._contents = Contents(metadata=metadata, odd=dict(rest))
         self._signature, self._written = self.signature(), True
+
+    def _explanation(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """Return the explanation to write; that of another home does not stay."""
+        if _OWNER.search(str(metadata.get(_FIRST, ""))):
+            del metadata[_FIRST]
+        return {_FIRST: self._explain()} if self._explain else {}
 
     def forget_entries(self) -> None:
         """Let go of entries that were read, which may be many; whoever asks again reads again."""

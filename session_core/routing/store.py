@@ -46,19 +46,6 @@ class SessionStore(Interruptions):
         config = GatewayConfig.load(home)
         return cls(config.sessions_dir or Path(home, "sessions"), config, db=db, hooks=hooks)
 
-    def check_database(self, db: StateDatabase) -> None:
-        """Make sure that its routes are kept in that database, or in none.
-
-        Raises:
-            InvalidInput: they are kept in another database.
-        """
-        own = None if self.db is None else self.db.path
-        if own is not None and db.path is not None and not is_same_file(own, db.path):
-            raise InvalidInput(
-                f"the routes of this store are in {own}, and {db.path} is another database; "
-                "open both with the same one"
-            )
-
     # -- looking -----------------------------------------------------------------------------
 
     @property
@@ -244,3 +231,17 @@ class SessionStore(Interruptions):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def check_database(store: SessionStore, db: StateDatabase) -> None:
+    """Make sure that the routes of a store are kept in that database, or in none.
+
+    Raises:
+        InvalidInput: they are kept in another database.
+    """
+    own = None if store.db is None else store.db.path
+    if own is not None and db.path is not None and not is_same_file(own, db.path):
+        raise InvalidInput(
+            f"the routes of this store are in {own}, and {db.path} is another database; "
+            "open both with the same one"
+        )

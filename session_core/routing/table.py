@@ -21,7 +21,7 @@ from session_core.routing import elsewhere
 from session_core.routing.elsewhere import Strays
 from session_core.routing.entries import SessionEntry
 from session_core.routing.later import Later, Retry
-from session_core.routing.mirror import OWN_README, README, Mirror, Signature
+from session_core.routing.mirror import README, Mirror, Signature, own_readme
 from session_core.state.contract import StateDatabase
 
 MIRROR_DELAY_S = 0.5
@@ -46,8 +46,7 @@ class Table:
     ) -> None:
         self._db = db
         self._scope = str(folder.resolve())
-        explanation = OWN_README if db.kind == "own" else README
-        self._mirror = Mirror(folder, explanation=explanation, clock=clock)
+        self._mirror = Mirror(folder, explain=self._explain, clock=clock)
         self._mirrored = mirrored
         self._lock = threading.Lock()
         self._mirroring = threading.RLock()  # a change never waits for a mirror that is written
@@ -180,11 +179,17 @@ class Table:
         self._looked_at = self._mirror.signature()
         stored: Mapping[str, Any] = {}
         try:
-            stored = self._mirror.read().entries
+            contents = self._mirror.read()
+            # What another application in this folder has written is its own.
+            if contents.owner in (None, self._db.home_id()):
+                stored = contents.entries
         except SessionError as error:
             self._problems[f"the mirror could not be read: {error}"] = None
         self._found = elsewhere.find_strays(self._db, self._scope, stored, self._parse)
         self._mirror.forget_entries()
+
+    def _explain(self) -> str:
+        return own_readme(self._db.home_id()) if self._db.kind == "own" else README
 
     def _parse(self, key: str, text: str) -> SessionEntry | None:
         try:

@@ -99,6 +99,7 @@ class AsyncSessionDB(AsyncFace[StateDatabase]):
 
     holders = _look(StateDatabase.holders)
     close = _look(StateDatabase.close)
+    home_id = _look(StateDatabase.home_id)
     get_meta = _look(StateDatabase.get_meta)
     set_meta = _change(StateDatabase.set_meta)
     delete_meta = _change(StateDatabase.delete_meta)

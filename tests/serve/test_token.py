@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from mcp_serve.token import VARIABLE, token_of
-from session_core import Denied, StateFolder
+from session_core import Denied, SessionError, StateFolder
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +73,13 @@ def test_one_of_the_environment_is_refused_that_is_none(db_path, monkeypatch, gi
     monkeypatch.setenv(VARIABLE, given)
     with pytest.raises(Denied, match=VARIABLE):
         token_of(StateFolder(db_path))
+
+
+def test_token_that_cannot_be_kept_names_the_variable(db_path):
+    (db_path.parent / ".mcp-sessions").symlink_to(db_path.parent / "nowhere" / "at" / "all")
+    folder = StateFolder(db_path)
+    with pytest.raises(SessionError, match="or set MCP_SESSIONS_TOKEN"):
+        token_of(folder)
 
 
 def test_that_of_the_environment_is_taken(db_path, monkeypatch):

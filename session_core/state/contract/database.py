@@ -16,6 +16,9 @@ class Database(Protocol):
     def kind(self) -> HomeKind:
         """Whose home this is."""
 
+    def home_id(self) -> str | None:
+        """Return the name that a home of our own has had since it was made; others have none."""
+
     @property
     def folder(self) -> Path | None:
         """The folder of the home; None where the database is in no folder."""

@@ -11,6 +11,7 @@ from session_core.models import Revision, SessionRow
 from session_core.state import arguments
 from session_core.state.sqlite import blocks, columns, lineage
 from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite.opening import MARK
 from session_core.state.sqlite.store import Store
 
 SQL = blocks.load("sessions")
@@ -18,6 +19,10 @@ SQL = blocks.load("sessions")
 
 class Sessions(Store):
     """Session rows."""
+
+    def home_id(self) -> str | None:
+        """Return the name that a home of our own has had since it was made; others have none."""
+        return self._read(lambda handle: meta(handle, MARK))
 
     def get_meta(self, key: str) -> str | None:
         """Return a value of `state_meta`."""

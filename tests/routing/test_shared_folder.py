@@ -1,0 +1,60 @@
+"""Applications that keep routes in one folder: the mirror of one is nothing to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import SessionDB, SessionStore
+from tests.routing.chats import KEY, chat, file_entries, ids, stored, write_file
+
+
+@pytest.fixture
+def other(home_path: Path) -> Any:
+    """The database of another application in the same folder."""
+    with SessionDB(home_path / "other.db") as db:
+        yield db
+
+
+def test_application_takes_no_route_of_another(
+    make: Any, db: SessionDB, other: SessionDB, folder: Path
+) -> None:
+    ours = make(db).get_or_create_session(chat()).session_id
+    assert list(file_entries(folder)) == [KEY]
+    for theirs in (make(other), make(other)):
+        assert ids(theirs) == {}
+        with SessionStore(folder, db=db) as again:
+            assert ids(again) == {KEY: ours}
+    assert make(other).get_or_create_session(chat()).session_id != ours
+    assert ids(make(db)) == {KEY: ours}
+
+
+def test_mirror_follows_the_last_writer(
+    make: Any, db: SessionDB, other: SessionDB, folder: Path
+) -> None:
+    ours = make(db).get_or_create_session(chat()).session_id
+    theirs = make(other).get_or_create_session(chat()).session_id
+    assert {key: entry["session_id"] for key, entry in file_entries(folder).items()} == {
+        KEY: theirs
+    }
+    assert make(db).reset_session(KEY).session_id not in {ours, theirs}
+    assert ids(make(other)) == {KEY: theirs}
+
+
+def test_database_that_was_deleted_leaves_no_route(
+    make: Any, db: SessionDB, home_path: Path, folder: Path
+) -> None:
+    before = make(db).get_or_create_session(chat()).session_id
+    db.close()
+    for path in home_path.glob("state.db*"):
+        path.unlink()
+    with SessionDB(home_path / "state.db") as anew:
+        assert ids(make(anew)) == {}
+        assert make(anew).get_or_create_session(chat()).session_id != before
+
+
+def test_mirror_without_an_owner_is_taken(make: Any, db: SessionDB, folder: Path) -> None:
+    write_file(folder, {"_README": "by hand", KEY: stored("s1")})
+    assert ids(make(db)) == {KEY: "s1"}
