@@ -142,15 +142,16 @@ class StateFolder:
         return _label(self.db_path, self._home) if folder.parent.name == FOLDER else folder.name
 
     def check_place(self, trash_dir: Path | None = None) -> None:
-        """Refuse a place in a Hermes home, whose copies and exports would have what is kept there.
+        """Refuse a folder in a Hermes home, whose copies would have what is kept there.
+
+        A folder for trash is refused in every home: it is for another disk.
 
         Raises:
             Denied: it is there; the message names another place.
         """
-        if not self._is_hermes():
-            return
-        instead = "set MCP_SESSIONS_STATE to a folder that is not"
-        self._require_outside(self.root, "pass another root" if self._is_named else instead)
+        if self._is_hermes():
+            instead = "set MCP_SESSIONS_STATE to a folder that is not"
+            self._require_outside(self.root, "pass another root" if self._is_named else instead)
         if trash_dir is not None:
             self._require_outside(trash_dir, "name a folder elsewhere for the trash")
 

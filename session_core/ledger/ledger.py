@@ -51,7 +51,7 @@ class Ledger(Plans, Journal):
         With `reads_anywhere`, a place that is refused is refused at the first write only.
 
         Raises:
-            Denied: its state folder or `trash_dir` is in a Hermes home.
+            Denied: its state folder is in a Hermes home, or `trash_dir` is in any home.
             Unsupported: the database is in no file.
         """
         if db.path is None:

@@ -17,7 +17,7 @@ from session_core.ledger.ledger import Ledger
 from session_core.ledger.packing import pack
 from session_core.ledger.records import Emptied, Kept
 from session_core.ledger.shelf import new_step_id
-from tests.homes import connect, hermes_database
+from tests.homes import connect
 from tests.ledger.conftest import START, Clock
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="it has no modes")
@@ -450,11 +450,12 @@ def test_a_file_of_somebody_else_is_no_place_for_trash(
         keep(ledger, batch)
 
 
-def test_trash_in_a_hermes_home_is_refused(home_path: Path) -> None:
-    hermes_database(home_path / "state.db")
-    inside = home_path / "trash"
+def test_trash_in_the_home_is_refused(
+    open_ledger: Callable[..., Ledger], folder: StateFolder
+) -> None:
+    inside = folder.db_path.parent / "trash"
     inside.mkdir()
-    ledger = Ledger(StateFolder(home_path / "state.db"), trash_dir=inside)
-    with ledger, pytest.raises(Denied, match="name a folder elsewhere for the trash"):
+    ledger = open_ledger(trash_dir=inside)
+    with pytest.raises(Denied, match="name a folder elsewhere for the trash"):
         keep(ledger, ledger.add_batch("sessions_prune").id)
     assert list(inside.iterdir()) == []

@@ -267,18 +267,37 @@ def test_home_of_user_is_refused_at_construction(
     assert set(files(hermes.parent)) - set(before) <= {"state.db-shm", "state.db-wal"}
 
 
-def test_trash_in_hermes_home_is_refused_at_construction(hermes: Path) -> None:
-    with SessionDB(hermes) as db, pytest.raises(Denied, match="elsewhere for the trash"):
-        Ledger.open(db, trash_dir=hermes.parent)
+@pytest.mark.parametrize("make", [own_database, hermes_database])
+def test_trash_in_home_is_refused_at_construction(
+    home_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(home_path / "state.db")
+    with SessionDB(home_path / "state.db") as db:
+        with pytest.raises(Denied, match="elsewhere for the trash"):
+            Ledger.open(db, trash_dir=home_path)
+        with Ledger(StateFolder(db.path), trash_dir=home_path) as ledger:
+            for part in (Maintenance, Compressor):
+                with pytest.raises(Denied, match="elsewhere for the trash"):
+                    part(db, ledger)
 
 
-def test_own_home_takes_root_and_trash_inside(path: Path) -> None:
-    inside = path.parent / "inside"
-    inside.mkdir()
-    with SessionDB(path) as db:
+def test_own_home_takes_a_root_inside(path: Path) -> None:
+    with SessionDB(path) as db, Ledger(StateFolder(path, root=path.parent / "kept")) as ledger:
         db.create_session("s", "app")
-        folder = StateFolder(path, root=inside)
-        for ledger in (Ledger.open(db, trash_dir=inside), Ledger(folder, trash_dir=inside)):
-            with ledger, Maintenance(db, ledger) as maintenance:
-                assert maintenance.edit("s", title=f"with {ledger}").batch
-    assert len(list(inside.glob("home-*.db"))) == 2
+        with Maintenance(db, ledger) as maintenance:
+            assert maintenance.edit("s", title="A title").batch
+    assert list((path.parent / "kept").glob("*/ledger.db"))
+
+
+def test_homes_share_a_folder_for_trash(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        with SessionDB(tmp_path / name / "state.db") as db:
+            db.create_session("s", "app")
+            with (
+                Ledger.open(db, trash_dir=tmp_path / "disk") as ledger,
+                Maintenance(db, ledger) as maintenance,
+            ):
+                assert maintenance.edit("s", title="A title").batch
+    assert len(list((tmp_path / "disk").glob("*.db"))) == 2

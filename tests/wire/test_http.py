@@ -155,11 +155,11 @@ def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
         )
         token = done.stdout.strip()
         assert ask(port, "POST", "/mcp", initialize(), token=token)[0] == 200
-    kept = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    kept = [path for path in home.rglob("*") if path.is_file()]
     assert {path.name for path in kept} == {"token", "home.json"}
     (file,) = [path for path in kept if path.name == "token"]
     assert oct(file.stat().st_mode & 0o777) == "0o600"
-    assert not list(home.iterdir())
+    assert [path.parent for path in kept] == [home / ".mcp-sessions" / "state.db"] * 2
 
 
 @pytest.mark.parametrize(
