@@ -10,12 +10,12 @@ import importlib
 import sys
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -93,6 +93,8 @@ class TrioLoop:
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine as a system task: one that fails must not end the whole run."""
+        from concurrent.futures import Future, InvalidStateError  # noqa: PLC0415 -- costs 3 ms
+
         trio = importlib.import_module("trio")
         future: Future[T] = Future()
         scope = trio.CancelScope()
