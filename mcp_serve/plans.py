@@ -11,7 +11,15 @@ from mcp_serve.arguments import several
 from mcp_serve.homes import Home
 from mcp_serve.times import iso
 from mcp_serve.work import Work
-from session_core import WHY_PROTECTED, Applied, Bytes, InvalidInput, Preview, SessionFilter
+from session_core import (
+    WHY_PROTECTED,
+    Applied,
+    Bytes,
+    InvalidInput,
+    Preview,
+    SessionFilter,
+    Undone,
+)
 
 NO_BYTES = asdict(Bytes())
 SHRINK = "sessions_prune(what='index')"
@@ -80,23 +88,38 @@ def apply(home: Home, plan: str, verb: str, counted: str, work: Work) -> dict[st
         InvalidInput: it is one of another tool.
     """
     check_kind(home, plan, verb)
-    planned = home.maintenance.planned(plan)
     goes_on = home.ledger.plan(plan).state == "applying"
+    found = run(home, plan, work)
+    if not isinstance(found, Applied):
+        raise InvalidInput("that plan takes a compression back; pass it to sessions_restore")
+    return applied(home, found, counted, count=getattr(found, counted), goes_on=goes_on)
+
+
+def run(home: Home, plan: str, work: Work) -> Applied | Undone:
+    """Apply a plan, or go on with it, and report the progress."""
+    planned = home.maintenance.planned(plan)
 
     def tell(done: Applied) -> None:
         work.tell(planned.count - done.remaining, planned.count)
 
     found = home.maintenance_for(work.client).apply(plan, progress=tell, stop=work.is_cancelled)
-    if not isinstance(found, Applied):
-        raise InvalidInput("that plan takes a compression back; pass it to sessions_restore")
-    tell(found)
+    if isinstance(found, Applied):
+        tell(found)
+    return found
+
+
+def applied(
+    home: Home, found: Applied, counted: str, *, count: int, goes_on: bool = False
+) -> dict[str, Any]:
+    """Return what a plan came to, with the name of what is counted."""
+    planned = home.maintenance.planned(found.plan)
     left = skipped(home, [(each.id, each.why) for each in found.skipped])
     unsaid = len(found.skipped) - len(left)
     more = [f"{unsaid:,} more were skipped"] if unsaid else []
     begun = [WENT_ON] if goes_on else []
     return preview(home, planned) | {
         "outcome": found.outcome,
-        counted: getattr(found, counted),
+        counted: count,
         "skipped": left,
         "remaining": found.remaining,
         "batch": found.batch,

@@ -282,7 +282,7 @@ class _Making:
             self._out.line("The file becomes smaller by")
             self._out.whole(f"  {command(self._options, 'prune', 'index')}")
         batch = self.answer.get("batch")
-        if batch and self._change.verb != "restore":
+        if batch and (self._change.verb != "restore" or self._handle is not None):
             part = "" if self._outcome == "applied" else " what was done"
             self._out.line(f"Undo{part or ' it'} by")
             self._out.whole(f"  {command(self._options, 'restore', batch)}")

@@ -31,9 +31,6 @@ examples:
 """
 
 _MB = 1_000_000
-_AT_ONCE = 50
-"""So many sessions has one command line that takes them back."""
-
 _COMING = (Column("msgs", right=True), Column("title", yields=True), Column("id", copied=True))
 _LEFT = (Column("where"), Column("why", wraps=True))
 
@@ -112,23 +109,19 @@ def _preview(out: Terminal, found: Arrivals, limit: int) -> None:
             _COMING, [[f"{each.messages:,}", each.title or "(no title)", each.id] for each in shown]
         )
         _more(out, len(found.sessions) - len(shown))
-    _left(out, _whys(found), limit)
+    _left(out, found, limit)
 
 
 def _say(options: argparse.Namespace, out: Terminal, done: Imported) -> None:
     end = "Brought in" if done.outcome == "applied" else "Stopped; brought in so far"
     out.line(f"{end}: {_sessions(done.sessions)} with {done.messages:,} messages.", "bold")
-    _left(out, _whys(done), options.limit)
-    for table, names in done.dropped_columns.items():
-        out.line(f"This home has no {', '.join(names)} of {table}; these were left out.")
+    _left(out, done, options.limit)
     if done.outcome == "partial":
         out.line("Go on with it by")
         out.whole(f"  {command(options, 'import', str(options.file))}")
-    if done.ids:
-        out.line("Take it back by")
-    for at in range(0, len(done.ids), _AT_ONCE):
-        named = [word for each in done.ids[at : at + _AT_ONCE] for word in ("--session", each)]
-        out.whole(f"  {command(options, 'prune', *named)}")
+    if done.batch is not None:
+        out.line("Undo it by")
+        out.whole(f"  {command(options, 'restore', done.batch)}")
 
 
 def _whys(found: Arrivals | Imported) -> Iterator[tuple[str, str]]:
@@ -136,13 +129,21 @@ def _whys(found: Arrivals | Imported) -> Iterator[tuple[str, str]]:
     yield from ((each.id, each.why) for each in (*found.skipped, *found.left_out))
 
 
-def _left(out: Terminal, whys: Iterator[tuple[str, str]], limit: int) -> None:
-    rows: Sequence[tuple[str, str]] = list(whys)
+def _left(out: Terminal, found: Arrivals | Imported, limit: int) -> None:
+    """Show what does not come in: lines and values, columns, and the chat state."""
+    rows: Sequence[tuple[str, str]] = list(_whys(found))
     if rows:
         out.line()
         out.line("Left out:", "bold")
         out.table(_LEFT, rows[:limit], bare=True)
         _more(out, len(rows) - limit)
+    if found.more_broken:
+        out.line(f"and {found.more_broken:,} more lines that cannot be imported", "dim")
+    for table, names in found.dropped_columns.items():
+        out.line(f"This home has no {', '.join(names)} of {table}; left out.")
+    if found.chat_state:
+        state = ", ".join(f"{name} ({count:,})" for name, count in found.chat_state.items())
+        out.line(f"An import brings no routes, chats or hand-offs; left out: {state}.")
 
 
 def _more(out: Terminal, count: int) -> None:

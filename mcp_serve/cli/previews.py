@@ -23,14 +23,15 @@ KINDS = {
     "compress": ("Compress", "message"),
     "restore": ("Bring back", "thing"),
     "edit": ("Change", "session"),
+    "undo an import": ("Take an import back, and with it remove", "conversation"),
     "undo": ("Take a compression back, and with it drop", "session"),
 }
 """Each kind of plan: what it does, to how many of what."""
 
-NO_UNDO = ("prune index", "prune trash", "undo")
+NO_UNDO = ("prune index", "prune trash", "undo a compression")
 """What is not undone; its plan says why."""
 
-_DELETES_ROWS = ("prune sessions", "prune ghosts", "prune all")
+_DELETES_ROWS = ("prune sessions", "prune ghosts", "prune all", "undo an import")
 _REWRITES = ("prune index", "prune all")
 
 _ITEMS = (Column("title", yields=True), Column("why", wraps=True), Column("id", copied=True))
@@ -137,6 +138,8 @@ def done(out: Terminal, kind: str, found: Answer) -> None:
         counted = ["the search index is merged"]
     elif kind == "prune trash":
         counted = [f"{found['removed']:,} emptied"]
+    elif kind == "undo an import":
+        counted = [f"{found['restored']:,} removed"]
     rest = f"; {found['remaining']:,} to go" if found["remaining"] else ""
     end = "Done" if found["outcome"] == "applied" else "Stopped"
     out.line(f"{end}: {', '.join(counted)}{rest}.", "bold")

@@ -71,7 +71,9 @@ def _look(batch: str, tools: Tools) -> Answer:
     home = tools.home
     found = home.maintenance.coming(batch)
     if isinstance(found, UndoPlanned):
-        return plans.preview(home, home.maintenance.planned(found.plan))
+        found = home.maintenance.planned(found.plan)
+    if isinstance(found, Preview):
+        return plans.preview(home, found)
     done = found.batch
     planned = Preview("planned", None, done.expires_at, found.count, found.items)
     what = rows.one_line(home, done.what) or ""

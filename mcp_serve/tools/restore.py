@@ -15,7 +15,7 @@ from mcp_serve.homes import Home
 from mcp_serve.times import iso
 from mcp_serve.tools.spec import Spec
 from mcp_serve.work import Work
-from session_core import InvalidInput, Restored, Undone, UndoPlanned
+from session_core import Applied, InvalidInput, Preview, Restored, Undone, UndoPlanned
 
 
 class RestoreArguments(given_as.Listing):
@@ -30,13 +30,20 @@ def restore(home: Home, given: RestoreArguments, asked: Asked, work: Work) -> di
     """List what can be undone, or undo it."""
     if given.plan is not None:
         plans.check_kind(home, given.plan, "undo")
-        found = home.maintenance_for(work.client).apply(given.plan)
-        return _undone(home, found, plan=given.plan)
+        return _applied(home, given.plan, work)
     if given.batch is None:
         return budget.fit(lambda limit: _batches(home, limit, asked), "batches", given.limit)
     if given.cursor is not None:
         raise InvalidInput("give a batch or a cursor, not both")
     return _restored(home, given.batch, work)
+
+
+def _applied(home: Home, plan: str, work: Work) -> dict[str, Any]:
+    """Take back what is planned; the removal of an import has a batch of its own."""
+    found = plans.run(home, plan, work)
+    if isinstance(found, Applied):
+        return plans.applied(home, found, "restored", count=found.removed)
+    return _undone(home, found, plan=plan)
 
 
 def _restored(home: Home, batch: str, work: Work) -> dict[str, Any]:
@@ -50,7 +57,9 @@ def _restored(home: Home, batch: str, work: Work) -> dict[str, Any]:
     goes_on = any(step.undone_at is not None for step in home.ledger.steps(batch))
     found = home.maintenance_for(work.client).restore(batch, progress=tell, stop=work.is_cancelled)
     if isinstance(found, UndoPlanned):
-        return plans.preview(home, home.maintenance.planned(found.plan))
+        found = home.maintenance.planned(found.plan)
+    if isinstance(found, Preview):
+        return plans.preview(home, found)
     if isinstance(found, Undone):
         return _undone(home, found, batch=batch)
     tell(found)

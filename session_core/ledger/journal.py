@@ -114,6 +114,16 @@ class Journal(Batches):
 
         self._file.write(step, durable=False)
 
+    def note_undone(self, batch_id: str, step_ids: Sequence[str]) -> None:
+        """Note steps whose changes are gone, without a step that undoes each of them."""
+        values = {"batch": batch_id, "steps": encode(step_ids), "now": self._clock()}
+
+        def step(rows: Handle) -> None:
+            for block in ("note_steps_undone", "note_batch_undone"):
+                rows.run(SQL[block], values)
+
+        self._file.write(step)
+
     def give_up(self, step_id: str, *, marked: bool = False, skipped: str | None = None) -> None:
         """Throw a step away that has changed nothing, with its trash.
 

@@ -38,6 +38,16 @@ WHERE undone_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.batch = batches.id
                   AND steps.state <> 'never' AND steps.undone_at IS NULL)
 
+-- name: note_steps_undone
+UPDATE steps SET undone_at = :now
+WHERE batch = :batch AND undone_at IS NULL AND id IN (SELECT value FROM json_each(:steps))
+
+-- name: note_batch_undone
+UPDATE batches SET undone_at = :now
+WHERE id = :batch AND undone_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.batch = batches.id
+                  AND steps.state <> 'never' AND steps.undone_at IS NULL)
+
 -- name: give_up_step
 UPDATE steps SET state = 'never', marked = max(marked, :marked), ended_at = :now
 WHERE id = :id AND state <> 'done'

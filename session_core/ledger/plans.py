@@ -128,11 +128,17 @@ class Plans(Shelf):
 
     def stopped(self) -> list[Plan]:
         """Return the plans that are to be ended: they were stopped, or have run out half-way."""
-        now = self._clock()
+        return self._plans("list_stopped", self._clock())
+
+    def applied(self, kind: str) -> list[Plan]:
+        """Return the plans of a kind that are being applied, the newest first."""
+        return self._plans("list_applied", kind, self._clock())
+
+    def _plans(self, block: str, *values: Any) -> list[Plan]:
         return self._file.read(
             lambda rows: [
                 _plan(row, rows.values(SQL["list_members"], (row["handle"],)))
-                for row in rows.rows(SQL["list_stopped"], (now,))
+                for row in rows.rows(SQL[block], values)
             ]
         )
 

@@ -46,6 +46,10 @@ WHERE handle = ?
 SELECT * FROM plans
 WHERE state = 'stopping' OR (state = 'applying' AND expires_at <= ?) ORDER BY created_at
 
+-- name: list_applied
+SELECT * FROM plans
+WHERE kind = ? AND state = 'applying' AND expires_at > ? ORDER BY created_at DESC
+
 -- name: skip_member
 UPDATE members SET skipped = :why, half = :half
 WHERE plan = :plan AND id = :id AND step IS NULL AND skipped IS NULL

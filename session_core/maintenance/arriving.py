@@ -7,25 +7,34 @@ each session is read again, its messages one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, TypeVar
 
 from session_core.errors import InvalidInput
-from session_core.maintenance import carrying
+from session_core.maintenance import carrying, chat_state
 from session_core.maintenance.carrying import MESSAGES, OURS
 from session_core.maintenance.lines import Line
 from session_core.models import Images
 
 SESSIONS = "sessions"
 
+T = TypeVar("T")
+
 _LINEAGE = "segments"
 _MOST = 1 << 63
+_MOST_REASONS = 5
+_REASON = 200
+"""A reason is cut to this many characters: it may quote the file."""
+
+_NEEDED = ("role", "timestamp")
+"""The columns without which no home takes a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A line that could not be imported, and why."""
+    """A line that could not be imported, and why: the first of the reasons and how many more."""
 
     line: int
     why: str
@@ -45,6 +54,17 @@ class Found:
     digest: str
     has_late: bool
     """Whether something stands behind its messages."""
+    bytes: int
+    """The length of the line."""
+    columns: frozenset[str] = frozenset()
+    """The columns that it brings for its own row."""
+    message_columns: frozenset[str] = frozenset()
+    chat_state: tuple[str, ...] = ()
+    """What it has of routes, chats and hand-offs, which an import drops."""
+    unfit: int = 0
+    """The number of messages without a role or a timestamp, which no home takes."""
+    first_unfit: int = 0
+    """The place of the first of them in the line, counted from 1."""
 
     def noted(self, stored: int, *, renumbered: bool) -> str:
         """Return what says how much of it is stored."""
@@ -58,7 +78,7 @@ class Found:
         return int(said["stored"]), bool(said["renumbered"])
 
 
-def survey(file: BinaryIO) -> Iterator[Found | Broken]:
+def survey_file(file: BinaryIO) -> Iterator[Found | Broken]:
     """Yield what each line is; those with nothing in them are none."""
     number = 0
     while True:
@@ -66,10 +86,14 @@ def survey(file: BinaryIO) -> Iterator[Found | Broken]:
         offset = file.tell()
         line = Line(file, MESSAGES)
         try:
-            if not line.is_empty():
-                yield _found(line, number, offset)
+            is_empty = line.is_empty()
         except InvalidInput as error:
             yield Broken(number, str(error))
+        else:
+            if not is_empty:
+                survey = _Survey()
+                survey.read(line)
+                yield survey.result(line, number, offset, file.tell() - offset)
         line.skip()
         if file.tell() == offset:
             return
@@ -97,6 +121,8 @@ def in_order(found: Iterable[Found]) -> Iterator[list[Found]]:
 def session(file: BinaryIO, found: Found) -> tuple[dict[str, Any], list[Images]]:
     """Return the columns of a session as they are stored, and the rows of other tables.
 
+    The chat state of the file is dropped. A missing `started_at` is that of the first message.
+
     Raises:
         InvalidInput: the file is not any more what it was.
     """
@@ -105,54 +131,144 @@ def session(file: BinaryIO, found: Found) -> tuple[dict[str, Any], list[Images]]
     tables: list[Images] = []
     for name, value in Line(file, MESSAGES).members():
         if name == OURS:
-            tables = carrying.images(value)
+            tables, _ = chat_state.drop_rows(carrying.images(value))
         elif name != MESSAGES:
             row[name] = carrying.stored(name, value)
         elif not found.has_late:
             break
+    chat_state.drop_columns(row)
+    row["started_at"] = found.started_at
     return row, tables
 
 
 def messages(file: BinaryIO, found: Found) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a session as they are stored."""
+    """Yield the messages of a session as they are stored, but for those that no home takes."""
     file.seek(found.offset)
     for name, value in Line(file, MESSAGES).members():
         if name == MESSAGES and value is not None:
-            yield {**_message(value), "session_id": found.id}
+            message = {key: carrying.stored(key, each) for key, each in value.items()}
+            if _is_fit(message):
+                yield {**message, "session_id": found.id}
 
 
-def _found(line: Line, number: int, offset: int) -> Found:
-    row: dict[str, Any] = {}
-    count, has_late = 0, False
-    for name, value in line.members():
+@dataclass(slots=True)
+class _Survey:
+    """One line as it is read: its columns, its messages so far, and the reasons against it."""
+
+    row: dict[str, Any] = field(default_factory=dict)
+    chat_state: list[str] = field(default_factory=list)
+    message_columns: set[str] = field(default_factory=set)
+    messages: int = 0
+    seen: int = 0
+    first_unfit: int = 0
+    has_late: bool = False
+    began: float | None = None
+    """The time of the earliest message."""
+    reasons: list[str] = field(default_factory=list)
+    more: int = 0
+    is_read: bool = False
+
+    def read(self, line: Line) -> None:
+        """Read the line to its end, or to where it cannot be read any further."""
+        try:
+            for name, value in line.members():
+                self._add(name, value)
+            self.is_read = True
+        except InvalidInput as error:
+            self._refuse(str(error))
+
+    def _add(self, name: str, value: Any) -> None:
         if name == MESSAGES:
-            count += value is not None and bool(_message(value))
-            continue
-        has_late = has_late or count > 0
+            if value is not None:
+                self._add_message(value)
+            return
+        self.has_late = self.has_late or self.seen > 0
         if name == _LINEAGE:
-            raise InvalidInput("it is a lineage in one line; export its sessions one by one")
-        if name == OURS:
-            carrying.images(value)
+            self._refuse("it is a lineage in one line; export its sessions one by one")
+        elif name == OURS:
+            images = self._tried(lambda: carrying.images(value)) or []
+            self.chat_state += chat_state.drop_rows(images)[1]
         else:
-            row[name] = _checked(carrying.stored(name, value))
-    session_id, parent = row.get("id"), row.get("parent_session_id")
-    if not isinstance(session_id, str) or not session_id:
-        raise InvalidInput("it has no id of a session")
-    above = parent if isinstance(parent, str) else None
-    title = row.get("title") if isinstance(row.get("title"), str) else None
-    began = row.get("started_at")
-    return Found(number, offset, session_id, above, title, began, count, line.digest, has_late)
+            self.row[name] = self._tried(lambda: _checked(carrying.stored(name, value)))
+
+    def _add_message(self, value: Any) -> None:
+        self.seen += 1
+        if not isinstance(value, dict) or not value:
+            self._refuse(f"message {self.seen} is no object")
+            return
+        message = {
+            name: self._tried(
+                lambda name=name, each=each: _checked(carrying.stored(name, each)),  # type: ignore[misc]
+                f"message {self.seen}: ",
+            )
+            for name, each in value.items()
+        }
+        if not _is_fit(message):
+            self.first_unfit = self.first_unfit or self.seen
+            return
+        self.messages += 1
+        self.message_columns.update(message)
+        at = message["timestamp"]
+        if isinstance(at, (int, float)) and math.isfinite(at):
+            self.began = at if self.began is None else min(at, self.began)
+
+    def result(self, line: Line, number: int, offset: int, size: int) -> Found | Broken:
+        """Return the session of the line, or all reasons why there is none."""
+        row = self.row
+        self.chat_state += chat_state.drop_columns(row)
+        began = self.began if row.get("started_at") is None else row["started_at"]
+        if self.is_read:
+            self._require_columns(began)
+        if self.reasons:
+            more = [f"and {self.more:,} more reasons"] if self.more else []
+            return Broken(number, "; ".join([*self.reasons, *more]))
+        above, title = row.get("parent_session_id"), row.get("title")
+        return Found(
+            number,
+            offset,
+            row["id"],
+            above if isinstance(above, str) else None,
+            title if isinstance(title, str) else None,
+            began,
+            self.messages,
+            line.digest,
+            self.has_late,
+            size,
+            frozenset(row),
+            frozenset(self.message_columns),
+            tuple(self.chat_state),
+            self.seen - self.messages,
+            self.first_unfit,
+        )
+
+    def _require_columns(self, began: Any) -> None:
+        if not isinstance(self.row.get("id"), str) or not self.row["id"]:
+            self._refuse("it has no id of a session")
+        if self.row.get("source") is None:
+            self._refuse("it has no source")
+        if began is None:
+            self._refuse("it has no started_at, and no message has a timestamp to take it from")
+
+    def _tried(self, read: Callable[[], T], place: str = "") -> T | None:
+        try:
+            return read()
+        except InvalidInput as error:
+            self._refuse(f"{place}{error}")
+            return None
+
+    def _refuse(self, why: str) -> None:
+        why = why[:_REASON]
+        if why in self.reasons:
+            return
+        if len(self.reasons) < _MOST_REASONS:
+            self.reasons.append(why)
+        else:
+            self.more += 1
 
 
-def _message(value: Any) -> Mapping[str, Any]:
-    """Return a message as it is stored.
-
-    Raises:
-        InvalidInput: it is none.
-    """
-    if not isinstance(value, dict) or not value:
-        raise InvalidInput("one of its messages is no object")
-    return {name: _checked(carrying.stored(name, each)) for name, each in value.items()}
+def _is_fit(message: Mapping[str, Any]) -> bool:
+    """Return whether a home takes a message, which needs a role and a time."""
+    return all(message.get(name) is not None for name in _NEEDED)
 
 
 def _checked(value: Any) -> Any:

@@ -33,7 +33,7 @@ class Draft:
     """What was chosen so far of a home as it is at one moment."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        self.scene = scene
         self.members: dict[str, Member] = {}
         self.titles: dict[str, str | None] = {}
         self.protected: Counter[Why] = Counter()
@@ -61,7 +61,7 @@ class Draft:
 
     def bytes(self) -> Bytes:
         """Return about what it takes of the disk and gives back."""
-        scene, sizes = self._scene, self._scene.db.sizes()
+        scene, sizes = self.scene, self.scene.db.sizes()
         rows = scene.bytes_of(self._rows, sizes)
         trash = int(rows * _TRASH_SHARE) + self._file_bytes
         if any(members.part_of(each) == "index" for each in self.members.values()):
@@ -77,7 +77,7 @@ class Draft:
         )
 
     def _can_shrink(self) -> bool:
-        return reclaim.in_the_way(self._scene.alive.company) is None
+        return reclaim.in_the_way(self.scene.alive.company) is None
 
     def _add(self, part: Part, name: str, noted: Any, why: str, title: str | None = None) -> None:
         member = members.member_of(part, name, noted, why)
@@ -87,7 +87,10 @@ class Draft:
 
     def _choose_sessions(self, wanted: Wanted) -> None:
         part, choose = CHOOSERS[wanted.kind]
-        selected = choose(self._scene, wanted)
+        self.add(part, choose(self.scene, wanted))
+
+    def add(self, part: Part, selected: Selection[Chosen]) -> None:
+        """Add sessions that were chosen, each once."""
         for chosen in selected.items:
             ids = {each.id for each in chosen.sessions}
             if not ids.isdisjoint(self._sessions):
@@ -95,12 +98,12 @@ class Draft:
             self._sessions |= ids
             self._left_behind.update(chosen.left_behind)
             self._rows += chosen.rows
-            led = _chats(self._scene, chosen) if part == "ended" else {}
+            led = _chats(self.scene, chosen) if part == "ended" else {}
             self._add(part, chosen.id, members.noted_of(chosen, led), chosen.why, chosen.title)
         self.protected.update(selected.protected)
 
     def _choose_routes(self, wanted: Wanted) -> None:
-        selected = routes.lost_routes(self._scene, wanted)
+        selected = routes.lost_routes(self.scene, wanted)
         for route in selected.items:
             name = f"{route.scope}/{route.id}" if route.scope else route.id
             noted = {
@@ -113,8 +116,8 @@ class Draft:
         self.protected.update(selected.protected)
 
     def _choose_orphans(self, wanted: Wanted) -> None:
-        facts = self._scene.db.health_facts()
-        self._choose_rows("rows", orphans.orphaned_rows(self._scene, facts, wanted))
+        facts = self.scene.db.health_facts()
+        self._choose_rows("rows", orphans.orphaned_rows(self.scene, facts, wanted))
         self._choose_locks(facts, wanted)
         self._choose_links(wanted)
         self._choose_files(wanted)
@@ -132,25 +135,25 @@ class Draft:
         self.protected.update(selected.protected)
 
     def _choose_locks(self, facts: Facts, wanted: Wanted) -> None:
-        found = orphans.dead_locks(self._scene, facts, wanted)
+        found = orphans.dead_locks(self.scene, facts, wanted)
         with_theirs = self._sessions  # a lock goes with its session
         left = tuple(each for each in found.items if each.session_id not in with_theirs)
         self._choose_rows("locks", Selection(left, found.protected))
 
     def _choose_links(self, wanted: Wanted) -> None:
-        selected = orphans.broken_links(self._scene, wanted)
+        selected = orphans.broken_links(self.scene, wanted)
         for link in selected.items:
             if link.id in self._sessions or link.id in self._left_behind:
                 continue  # it goes itself, or its parent does
-            parent = self._scene.conversations.stocks[link.id].parent_id
+            parent = self.scene.conversations.stocks[link.id].parent_id
             self._add("links", link.id, parent, link.why, link.title)
         self.protected.update(selected.protected)
 
     def _choose_files(self, wanted: Wanted) -> None:
-        folder = folder_of(self._scene.db, self._scene.store)
+        folder = folder_of(self.scene.db, self.scene.store)
         if folder is None:
             return
-        selected = orphans.orphaned_files(self._scene, folder, wanted)
+        selected = orphans.orphaned_files(self.scene, folder, wanted)
         for file in selected.items:
             noted = {"bytes": file.bytes, "modified_ns": file.modified_ns}
             self._add("files", file.id, noted, file.why)
@@ -158,9 +161,9 @@ class Draft:
         self.protected.update(selected.protected)
 
     def _choose_index(self) -> None:
-        sizes = self._scene.db.sizes()
+        sizes = self.scene.db.sizes()
         freed = disk.freeable(sizes, shrinks=self._can_shrink())
-        freed += self._scene.bytes_of(self._rows, sizes)
+        freed += self.scene.bytes_of(self._rows, sizes)
         if disk.is_worth_freeing(freed, sizes):
             self._add("index", reclaim.INDEX, None, reclaim.WHY)
 

@@ -1,31 +1,34 @@
 """Sessions that were exported, by us or by Hermes, come into a home.
 
 What is there stays: a session whose id is there is skipped, a title or a parent that cannot be is
-left out, and all of it is said.
+left out, and all of it is said. The chat state of the file is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from session_core.errors import InvalidInput, NotFound
 from session_core.ledger.folder import refusals
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.steps import noting
+from session_core.ledger.steps import noting, resume
 from session_core.maintenance import arriving
 from session_core.maintenance.answers import CountFn, Skipped, StopFn
-from session_core.maintenance.arriving import Broken, Found
+from session_core.maintenance.arriving import SESSIONS, Broken, Found
+from session_core.maintenance.carrying import MESSAGES
+from session_core.maintenance.import_batch import IMPORT, ImportBatch
 from session_core.maintenance.imported import Arrivals, Coming, Imported, Tally
 from session_core.maintenance.storing import STRANGE, Reading, Refused, Storing
 from session_core.state.contract import StateDatabase
 
-WHAT = "import"
-
 _THERE = "it is there already"
+_TITLE_TAKEN = "title: somebody else has it by now"
+_PARENT_GONE = "parent_session_id: what it refers to is gone"
 
 
 class Importing:
@@ -48,26 +51,22 @@ class Importing:
 
         Raises:
             NotFound: there is no such file.
+            Conflict: the import was taken back meanwhile, or another process imports the file.
         """
         _require(path)
         tally = Tally()
-        outcome: Literal["applied", "partial"] = "applied"
+        outcome: Literal["applied", "partial"] = "partial"
         with refusals(path), path.open("rb") as file:
-            found = list(takewhile(lambda _: stop is None or not stop(), _whole(file, tally)))
-            done = 0
-            reading = Reading(file, {each.id: each for each in found}, tally)
-            if stop is not None and stop():
-                outcome, found = "partial", []
-            self._check_writable(found)
-            for group in arriving.in_order(found):
-                if stop is not None and stop():
-                    outcome = "partial"
-                    break
-                self._import(reading, group)
-                done += len(group)
-                if progress is not None:
-                    progress(done, len(found))
-        result = tally.result(outcome)
+            lines = list(takewhile(lambda _: stop is None or not stop(), _whole(file, tally)))
+            batch = ImportBatch(self._db, self._ledger, lines)
+            if stop is None or not stop():
+                resume(self._db, self._ledger, {IMPORT})
+                self._check_writable(lines)
+                reading = Reading(file, {each.id: each for each in lines}, tally, batch)
+                outcome = self._import_all(reading, progress, stop)
+        if outcome == "applied":
+            batch.finish()
+        result = tally.result(outcome, batch.id)
         self._note(result)
         return result
 
@@ -80,7 +79,7 @@ class Importing:
             NotFound: there is no such file.
         """
         _require(path)
-        tally, coming = Tally(), []
+        tally = Tally()
         lines: dict[str, Found] = {}
         with refusals(path), path.open("rb") as file:
             size = path.stat().st_size
@@ -88,17 +87,63 @@ class Importing:
                 lines[each.id] = each
                 if progress is not None:
                     progress(min(file.tell(), size), size)
-        there = {stock.id for stock in self._db.inventory()}
+        look = _Look(self._db, self._storing, lines)
+        coming = []
         for each in lines.values():
-            if each.id in there and not self._is_new(each):
+            if each.id in look.there and not self._is_new(each):
                 tally.skipped.append(Skipped(each.id, _THERE))
                 continue
             coming.append(Coming(each.id, each.title, each.messages))
-            if each.parent in there and not self._storing.may_have(lines, each.parent):
-                tally.left_out.append(Skipped(each.id, STRANGE))
+            tally.take(each)
+            tally.left_out += look.left_out(each)
+            for table, columns in ((SESSIONS, each.columns), (MESSAGES, each.message_columns)):
+                tally.drop(table, sorted(columns - look.columns[table]))
         self._check_writable(lines[each.id] for each in coming)
-        left = tuple(tally.skipped), tuple(tally.broken), tuple(tally.left_out)
-        return Arrivals(tuple(coming), *left)
+        return tally.arrivals(coming)
+
+    def _import_all(
+        self, reading: Reading, progress: CountFn | None, stop: StopFn | None
+    ) -> Literal["applied", "partial"]:
+        done = 0
+        for group in self._groups(reading.lines.values()):
+            if stop is not None and stop():
+                return "partial"
+            for each in self._import_several(reading, group):
+                self._import(reading, each)
+            done += sum(map(len, group))
+            if progress is not None:
+                progress(done, len(reading.lines))
+        return "applied"
+
+    def _groups(self, lines: Iterable[Found]) -> Iterator[list[list[Found]]]:
+        """Yield the lines in their order, as many short ones at once as one transaction stores."""
+        several: list[list[Found]] = []
+        room = self._storing.room
+        for group in arriving.in_order(lines):
+            room -= sum(each.bytes for each in group)
+            if several and (room < 0 or len(group) > 1):
+                yield several
+                several, room = [], self._storing.room - sum(each.bytes for each in group)
+            several.append(group)
+            if len(group) > 1:
+                yield several
+                several, room = [], self._storing.room
+        if several:
+            yield several
+
+    def _import_several(
+        self, reading: Reading, groups: Sequence[Sequence[Found]]
+    ) -> Sequence[Sequence[Found]]:
+        """Import new sessions of one line each in one step; return the groups that are left."""
+        if len(groups) == 1:  # it may be long, and is stored in pieces
+            return groups
+        new = {each.id: each for (each,) in groups if self._db.get_session(each.id) is None}
+        try:
+            if new:
+                self._storing.store_several(reading, list(new.values()))
+        except (InvalidInput, Refused):
+            return groups
+        return [[each] for (each,) in groups if each.id not in new]
 
     def _check_writable(self, found: Iterable[Found]) -> None:
         """Refuse before anything comes in if an index takes no rows of it.
@@ -113,14 +158,16 @@ class Importing:
             self._db.check_rows_writable(tables + messages)
 
     def _note(self, result: Imported) -> None:
-        counts = {
+        counts: dict[str, Any] = {
             "sessions": result.sessions,
             "messages": result.messages,
             "skipped": len(result.skipped),
             "broken": len(result.broken),
         }
-        with noting(WHAT):
-            self._ledger.audit(self._client, WHAT, None, counts)
+        if result.batch is not None:
+            counts["batch"] = result.batch
+        with noting("an import"):
+            self._ledger.audit(self._client, IMPORT, None, counts)
 
     def _import(self, reading: Reading, group: Sequence[Found]) -> None:
         """Import a session, or several of which each is an ancestor of the others."""
@@ -141,6 +188,37 @@ class Importing:
         return self._db.get_session(found.id) is None or self._storing.stored(found) is not None
 
 
+class _Look:
+    """The home as a preview compares a file with it, at one moment."""
+
+    def __init__(self, db: StateDatabase, storing: Storing, lines: Mapping[str, Found]) -> None:
+        stocks = db.inventory()
+        self.there = {stock.id for stock in stocks}
+        self._titles = {stock.title for stock in stocks}
+        self._db = db
+        self._storing = storing
+        self._lines = lines
+
+    def left_out(self, line: Found) -> Iterator[Skipped]:
+        """Yield what of a session cannot stand in this home, and take the title that can."""
+        if line.title is not None and line.title in self._titles:
+            yield Skipped(line.id, _TITLE_TAKEN)
+        self._titles.add(line.title)
+        if line.parent is None:
+            return
+        if not self._storing.may_have(self._lines, line.parent):
+            yield Skipped(line.id, STRANGE)
+        elif line.parent not in self.there and line.parent not in self._lines:
+            yield Skipped(line.id, _PARENT_GONE)
+
+    @cached_property
+    def columns(self) -> Mapping[str, frozenset[str]]:
+        """By table, the columns that this home has."""
+        sessions = self._db.row_images(SESSIONS, {"id": ""})
+        messages = self._db.row_images(MESSAGES, {"id": 0})
+        return {each.table: frozenset(each.columns) for each in (sessions, messages)}
+
+
 def _require(path: Path) -> None:
     if not path.is_file():
         raise NotFound(f"{path} is not there, or no file")
@@ -149,9 +227,9 @@ def _require(path: Path) -> None:
 def _whole(file: BinaryIO, tally: Tally) -> Iterator[Found]:
     """Yield the lines that can be imported; the others are noted."""
     seen: dict[str, int] = {}
-    for each in arriving.survey(file):
+    for each in arriving.survey_file(file):
         if isinstance(each, Broken):
-            tally.broken.append(each)
+            tally.refuse(each)
         elif each.id in seen:
             why = f"line {each.number} has it once more, after line {seen[each.id]}"
             tally.skipped.append(Skipped(each.id, why))
@@ -166,4 +244,5 @@ def _reporting(group: Sequence[Found], tally: Tally) -> Iterator[None]:
     try:
         yield
     except (InvalidInput, Refused) as error:
-        tally.broken += [Broken(each.number, str(error)) for each in group]
+        for each in group:
+            tally.refuse(Broken(each.number, str(error)))

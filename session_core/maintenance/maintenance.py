@@ -32,6 +32,7 @@ from session_core.maintenance.answers import (
 from session_core.maintenance.compressions import Compressions
 from session_core.maintenance.edits import Altered, Edit, Edited
 from session_core.maintenance.exporting import Exported, Form, Wish
+from session_core.maintenance.import_undo import ImportUndo
 from session_core.maintenance.imported import Arrivals, Imported
 from session_core.maintenance.members import name_of
 from session_core.maintenance.parts import Parts
@@ -200,6 +201,8 @@ class Maintenance:
             self.settle()
         if kind == Compressions.KIND:
             return parts.compressions.apply(plan)
+        if kind == ImportUndo.KIND:
+            return parts.import_undo.apply(plan, for_s, progress, stop)
         if kind == trash.KIND:
             return parts.trash.apply(plan, for_s=for_s, progress=progress, stop=stop)
         if kind == reclaim.KIND:
@@ -222,8 +225,10 @@ class Maintenance:
         *,
         progress: BackFn | None = None,
         stop: StopFn | None = None,
-    ) -> Restored | Undone | UndoPlanned:
+    ) -> Restored | Undone | UndoPlanned | Preview:
         """Take back what a batch has done, or go on with that; where it would drop something, plan.
+
+        An import is always planned: taking it back removes what came in, which is a batch itself.
 
         `stop` ends it between two steps. What does not fit is said and stays in the trash, and the
         same call tries that once more. Of a trash that is damaged in part the rest comes back.
@@ -240,12 +245,16 @@ class Maintenance:
         parts = self._whole()
         if parts.compressions.have(batch):
             return parts.compressions.undo(batch)
+        if parts.import_undo.has(batch):
+            self._ledger.undoable(batch)
+            parts.import_undo.note(batch)  # of an undo that was cut short, or prunes
+            return parts.import_undo.plan(batch)
         found = self._ledger.batch(batch)
         parts.runner.note(found)
         parts.runner.take_up(but=found.plan)
         return parts.runner.restoring.restore(batch, for_s, progress, stop)
 
-    def coming(self, batch: str) -> Coming | UndoPlanned:
+    def coming(self, batch: str) -> Coming | UndoPlanned | Preview:
         """Return what a restore of a batch would bring back; where it would drop something, a plan.
 
         Raises:
@@ -258,6 +267,8 @@ class Maintenance:
         parts = self._whole()
         if parts.compressions.have(batch):
             return parts.compressions.coming(batch)
+        if parts.import_undo.has(batch):
+            return parts.import_undo.plan(batch)
         parts.runner.take_up(but=self._ledger.batch(batch).plan)
         return parts.runner.restoring.look(batch)
 
@@ -350,12 +361,13 @@ class Maintenance:
         """Import what was exported as JSON Lines, here or by Hermes; the same call goes on with it.
 
         A session that is there stays as it is, also where a line says that it is its parent, and a
-        line that does not fit stops no other. There is no batch to take it back: a plan to prune
-        the `ids` of the answer removes what came in, and that has one.
+        line that does not fit stops no other. Routes, chats and hand-offs of the file are dropped.
+        The batch of the answer takes it back.
 
         Raises:
             NotFound: there is no such file.
             Unsupported: an index of the home needs an extension that is not loaded.
+            Conflict: it was taken back meanwhile, or another process imports the same file.
         """
         self.settle()
         return self._whole().importing.read_file(path, progress=progress, stop=stop)

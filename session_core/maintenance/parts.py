@@ -10,6 +10,7 @@ from session_core.ledger.marks import keep_marks
 from session_core.maintenance.compressions import Compressions
 from session_core.maintenance.edits import Edits
 from session_core.maintenance.exporting import Exporting
+from session_core.maintenance.import_undo import ImportUndo
 from session_core.maintenance.importing import Importing
 from session_core.maintenance.planner import Planner
 from session_core.maintenance.reclaim import Reclaim
@@ -52,6 +53,7 @@ class Parts:
         self.edits = Edits(db, ledger, store, client=client, take_up=self.runner.take_up)
         self.exporting = Exporting(db, ledger, client=client)
         self.importing = Importing(db, ledger, client=client)
+        self.import_undo = ImportUndo(db, ledger, self.planner, self.runner)
 
     def close(self) -> None:
         """Close the session store that was made here, and nothing that was given."""

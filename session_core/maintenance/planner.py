@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
 
 from session_core import alive
 from session_core.errors import InvalidInput
@@ -45,8 +46,15 @@ class Planner:
         draft = Draft(scene)
         for one in _each(wanted):
             draft.choose(one)
+        return self.record(wanted.kind, draft, wanted)
+
+    def record(
+        self, kind: str, draft: Draft, wanted: Wanted, more: Iterable[str] = (), **about: Any
+    ) -> Preview:
+        """Record what was drafted as a plan of a kind; `more` are further warnings."""
+        scene = draft.scene
         found = list(draft.members.values())
-        warnings = tuple(_warnings(scene, wanted, found))
+        warnings = (*more, *_warnings(scene, wanted, found))
         items = tuple(
             Item(members.name_of(each), draft.titles[each.id], each.why)
             for each in found[:MOST_ITEMS]
@@ -57,12 +65,12 @@ class Planner:
         if wanted.verb == "prune":
             self._db.check_rows_writable(draft.tables())
         size = draft.bytes() if wanted.verb == "prune" else Bytes()
-        about = {
+        about |= {
             "wanted": {"verb": wanted.verb, "what": wanted.what, "start_new": wanted.start_new},
             **said(items, protected, size, warnings),
             growth.NAME: growth.message_bytes(self._ledger, scene, self._db.sizes()),
         }
-        return Preview.of(self._ledger.add_plan(wanted.kind, found, about, scene.cutoff(wanted)))
+        return Preview.of(self._ledger.add_plan(kind, found, about, scene.cutoff(wanted)))
 
     def scene(self) -> Scene:
         """Return the home as it is now."""

@@ -36,6 +36,7 @@ Why = Literal[
     "in between",
     "fresh",
     "told with its next message",
+    "used since",
 ]
 """Why something is protected; `WHY_PROTECTED` says it in words."""
 
@@ -51,6 +52,7 @@ WHY_PROTECTED: Mapping[Why, str] = {
     "in between": "it is empty, but joins two parts of a conversation",
     "fresh": "it is too new",
     "told with its next message": "its chat has yet to be told that its session has ended",
+    "used since": "it was used since the import",
 }
 """In words what `Preview.protected` counts."""
 

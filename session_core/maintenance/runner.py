@@ -26,6 +26,7 @@ from session_core.maintenance import (
     unlinking,
 )
 from session_core.maintenance.answers import Applied, ProgressFn, StopFn
+from session_core.maintenance.import_batch import IMPORT
 from session_core.maintenance.means import Means
 from session_core.maintenance.members import Progress
 from session_core.maintenance.outcome import ROOM, Outcome
@@ -139,7 +140,7 @@ class Runner:
         """Do what a crash has left, but what is to be put back of a plan that is the caller's."""
         self.settle()
         for plan in self._ledger.stopped():
-            if "wanted" not in plan.about:
+            if "wanted" not in plan.about and plan.kind != IMPORT:
                 continue  # it is not one of those that are applied here
             with noting(f"that plan {plan.handle} is ended"), suppress(Conflict):
                 self._end_stopped(plan)

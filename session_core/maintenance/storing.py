@@ -7,7 +7,7 @@ that an import that was stopped goes on with it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, BinaryIO
 
@@ -15,6 +15,7 @@ from session_core.maintenance import arriving
 from session_core.maintenance.answers import Skipped
 from session_core.maintenance.arriving import SESSIONS, Found
 from session_core.maintenance.carrying import MESSAGES
+from session_core.maintenance.import_batch import ImportBatch
 from session_core.maintenance.imported import Tally
 from session_core.models import Images, Put
 from session_core.state.contract import StateDatabase
@@ -46,6 +47,7 @@ class Reading:
     lines: Mapping[str, Found]
     """By session, those that can be imported."""
     tally: Tally
+    batch: ImportBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,16 @@ class Storing:
         """Store the rows of sessions that are each other's parents, still without messages."""
         left = [each for each in group if self.stored(each) is None]
         images = [image for each in left for image in self._rows(reading, each)]
-        with self._db.transaction():
-            put = self._db.put_images(images, of=[each.id for each in left])
+
+        def begin(db: StateDatabase) -> None:
+            put = db.put_images(images, of=[each.id for each in left])
             _require_sessions(put)
             for each in left:
-                self._db.set_meta(MARK + each.id, each.noted(0, renumbered=False))
-        reading.tally.add(group[0].id, put)
+                db.set_meta(MARK + each.id, each.noted(0, renumbered=False))
+            reading.tally.add(group[0].id, put)
+
+        if left:
+            reading.batch.run([each.id for each in left], begin)
 
     def store(self, reading: Reading, found: Found) -> None:
         """Store a session, or what is left of it.
@@ -100,14 +106,48 @@ class Storing:
         for piece in self._pieces(reading.file, found, at):
             step = _Step(found, rows, piece, at, begun is not None or at > 0)
             try:
-                put = self._store(step, renumbered=renumbered)
+                put = self._store(reading.batch, step, renumbered=renumbered)
             except _Taken:
                 renumbered = True  # those behind it as well, so that their order stays
-                put = self._store(step, renumbered=True)
-            tally.add(found.id, put)
-            tally.messages += len(piece)
+                put = self._store(reading.batch, step, renumbered=True)
+            tally.add_session(found.id, put, len(piece))
             at, rows = at + len(piece), []
         tally.ids.append(found.id)
+
+    @property
+    def room(self) -> int:
+        """How many bytes of lines one transaction stores."""
+        return self._pace.room
+
+    def store_several(self, reading: Reading, lines: Sequence[Found]) -> None:
+        """Store new sessions that fit into one transaction, all of them or none.
+
+        Raises:
+            InvalidInput: a line is none that can be read.
+            Refused: one of them does not fit.
+        """
+        tally = Tally()
+        each_alone = replace(reading, tally=tally)
+        steps = [
+            _Step(found, self._rows(each_alone, found), piece, 0, marked=False)
+            for found in lines
+            for piece in self._pieces(reading.file, found, 0, whole=True)
+        ]
+
+        def store(db: StateDatabase) -> None:
+            self._pace.begin()
+            for step in steps:
+                try:
+                    with db.transaction():
+                        put = self._put(db, step, renumbered=False)
+                except _Taken:
+                    put = self._put(db, step, renumbered=True)
+                tally.add_session(step.found.id, put, len(step.piece))
+                tally.ids.append(step.found.id)
+
+        reading.batch.run([each.id for each in lines], store)
+        self._pace.end(sum(each.bytes for each in lines))
+        reading.tally.extend(tally)
 
     def may_have(self, lines: Mapping[str, Found], parent: Any) -> bool:
         """Whether a parent came with the file: no other session is gone on with by what comes."""
@@ -116,24 +156,32 @@ class Storing:
         there, line = self._db.get_session(parent), lines.get(parent)
         return there is None or (line is not None and line.started_at == there["started_at"])
 
-    def _store(self, step: _Step, *, renumbered: bool) -> Put:
+    def _store(self, batch: ImportBatch, step: _Step, *, renumbered: bool) -> Put:
         """Store a piece of a session, and how far it is, in one transaction."""
         found, end = step.found, step.at + len(step.piece)
         mark = MARK + found.id
-        with self._db.transaction():
+        stored: list[Put] = []
+
+        def store(db: StateDatabase) -> None:
             self._pace.begin()
             if step.marked and (self.stored(found) or (None,))[0] != step.at:
                 raise Refused("somebody else imports it just now")
-            images = [*step.rows, *self._images(step, renumbered=renumbered)]
-            put = self._db.put_images(images, of=[found.id])
-            _require_sessions(put)
-            self._require_own_ids(put)
+            stored.append(self._put(db, step, renumbered=renumbered))
             if end < found.messages:
-                self._db.set_meta(mark, found.noted(end, renumbered=renumbered))
-            elif self._db.get_meta(mark) is not None:
-                self._db.delete_meta(mark)
+                db.set_meta(mark, found.noted(end, renumbered=renumbered))
+            elif db.get_meta(mark) is not None:
+                db.delete_meta(mark)
+
+        batch.run([found.id], store)
         if end < found.messages:  # the last one says nothing about how long a full one takes
             self._pace.end()
+        return stored[-1]
+
+    def _put(self, db: StateDatabase, step: _Step, *, renumbered: bool) -> Put:
+        images = [*step.rows, *self._images(step, renumbered=renumbered)]
+        put = db.put_images(images, of=[step.found.id])
+        _require_sessions(put)
+        self._require_own_ids(put)
         return put
 
     def _require_own_ids(self, put: Put) -> None:
@@ -156,6 +204,7 @@ class Storing:
     def _rows(self, reading: Reading, found: Found) -> list[Images]:
         """Return the row of a session, and those of other tables."""
         row, tables = arriving.session(reading.file, found)
+        reading.tally.take(found)
         if not self.may_have(reading.lines, row.get("parent_session_id")):
             row["parent_session_id"] = None
             reading.tally.left_out.append(Skipped(found.id, STRANGE))
@@ -168,8 +217,13 @@ class Storing:
             return int(seen.rows[0][seen.columns.index("seq")])
         return max((each.revision.last_id for each in self._db.inventory()), default=0)
 
-    def _pieces(self, file: BinaryIO, found: Found, done: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield the messages that are left in pieces for a transaction each, at least one piece."""
+    def _pieces(
+        self, file: BinaryIO, found: Found, done: int, *, whole: bool = False
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Yield the messages that are left in pieces for a transaction each, at least one piece.
+
+        The piece is one where it is to be `whole`.
+        """
         piece: list[dict[str, Any]] = []
         room, left = self._pace.room, found.messages - done
         for number, message in enumerate(arriving.messages(file, found)):
@@ -178,7 +232,7 @@ class Storing:
             piece.append(message)
             room -= _ROW_BYTES + sum(len(each) for each in message.values() if _is_long(each))
             left -= 1
-            if room <= 0 and left:
+            if room <= 0 and left and not whole:
                 yield piece
                 piece, room = [], self._pace.room
         if left:

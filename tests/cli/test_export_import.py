@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from itertools import pairwise
 
 import pytest
 from rich.cells import cell_len
 
 from mcp_serve.cli import sample
-from session_core import Ledger, Maintenance, SessionDB, StateFolder, Wanted
+from session_core import SessionDB
 from tests.cli.at_terminal import CTRL_C, Person, plain
 from tests.maintenance.carried import differences, rows
 
@@ -178,22 +177,60 @@ def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
     assert sessions(there.home) == {"kept", "tip"}
 
 
-def test_with_a_yes_it_comes_in_and_is_taken_back_by_what_is_said(there, file):
+def test_import_is_undone_by_the_printed_command(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
         terminal.type("y\n")
         code, seen = terminal.end(), terminal.seen
     assert code == 6  # a line of the file is broken
     assert sessions(there.home) == {"kept", "tip", "one", "two", "far"}
-    (line,) = (line for line in plain(seen).splitlines() if "prune" in line)
-    named = shlex.split(line)
-    brought = [each for word, each in pairwise(named) if word == "--session"]
-    database = there.home / "state.db"
-    with SessionDB(database) as db, Ledger(StateFolder(database)) as ledger:
-        keeper = Maintenance(db, ledger)
-        keeper.apply(keeper.plan(Wanted("sessions", ids=brought)).plan)
-        keeper.close()
-    assert sessions(there.home) == {"kept", "tip"}
+    undo = _printed(seen)
+    assert "import" in there.run("restore").out
+    with there.at(80, *undo) as terminal:
+        shown = " ".join(plain(terminal.until("[y/N]")).split())
+        terminal.type("y\n")
+        code, seen = terminal.end(), terminal.seen
+    assert "Take an import back, and with it remove 3 conversations" in shown
+    assert "It can be undone for 30 days" in shown
+    assert (code, sessions(there.home)) == (0, {"kept", "tip"})
+    assert "Done: 3 removed." in plain(seen)
+    done = there.run(*_printed(seen), "--yes")
+    assert (done.code, sessions(there.home)) == (0, {"kept", "tip", "one", "two", "far"})
+
+
+def test_undo_of_import_reports_what_stays(there, file):
+    batch = json.loads(there.run("import", file.name, "--yes", "--json").out)["batch"]
+    with SessionDB(there.home / "state.db") as db:
+        db.append_message("one", "user", "and then")
+    shown = " ".join(there.run("restore", batch, "--plan-only").out.split())
+    assert "remove 2 conversations" in shown
+    assert "1 it was used since the import" in shown
+    done = there.run("restore", batch, "--yes", "--json")
+    answer = json.loads(done.out)
+    assert (done.code, answer["restored"], answer["protected"][0]["count"]) == (0, 2, 1)
+    assert sessions(there.home) == {"kept", "tip", "one"}
+    nothing = " ".join(there.run("restore", batch).out.split())
+    assert "Nothing to do." in nothing
+    assert "used since the import and stay: one" in nothing
+
+
+def test_import_names_the_chat_state_it_drops(there):
+    chat = {"session_key": "agent:main:telegram:dm:7", "handoff_state": "pending"}
+    said = {"id": "a", "source": "telegram", "started_at": 1.0, **chat}
+    (there.folder / "chat.jsonl").write_text(json.dumps(said))
+    words = "An import brings no routes, chats or hand-offs; left out: "
+    names = "session_key (1), handoff_state (1)."
+    look = " ".join(there.run("import", "chat.jsonl", "--plan-only").out.split())
+    assert words + names in look
+    done = " ".join(there.run("import", "chat.jsonl", "--yes").out.split())
+    assert words + names in done
+    assert "agent:main" not in look + done
+
+
+def _printed(seen):
+    """Return the arguments of the command that undoes what was done."""
+    (line,) = (line for line in plain(seen).splitlines() if " restore b-" in line)
+    return shlex.split(line)[1:]
 
 
 def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):

@@ -20,7 +20,7 @@ from session_core.maintenance.importing import Importing
 from session_core.maintenance.storing import MARK
 from session_core.models import Images
 from tests.homes import add_message, connect, fill
-from tests.maintenance.carried import Place, differences, fill_oddly, place, rows
+from tests.maintenance.carried import CHAT_STATE, Place, differences, fill_oddly, place, rows
 from tests.maintenance.homes import Home
 
 KINDS = ("own", 16, 22, 26, 30)
@@ -142,7 +142,7 @@ def test_an_export_of_hermes_is_read(fresh: Place, file: Path):
     assert (found[0]["content"], found[1]["tool_calls"]) == (parts, calls)
     row = fresh.db.get_session("s")
     assert row is not None
-    assert (row["session_key"], row["chat_id"], row["archived"]) == ("k", "1", 1)
+    assert (row["session_key"], row["chat_id"], row["archived"]) == (None, None, 1)
 
 
 def test_flags_are_kept(fresh: Place, file: Path):
@@ -180,7 +180,8 @@ BROKEN = {
     "no object": (line("x") | {"messages": ["said"]}, "no object"),
     "a lineage": (line("x") | {"segments": []}, "lineage in one line"),
     "a number": (line("x") | {"message_count": 2**70}, "beyond 64 bits"),
-    "no source": ({"id": "x", "started_at": 1.0}, "its row is not taken"),
+    "no source": ({"id": "x", "started_at": 1.0}, "it has no source"),
+    "no time": ({"id": "x", "source": "cli"}, "no started_at, and no message"),
     "two objects": ('{"id": "x"} {"id": "y"}', "something follows"),
     "too deep": ('{"id": ' + "[" * 100_000, "it is no JSON object"),
     "bytes": (line("x") | {"title": {"$bytes": "?"}}, "has a value that is none"),
@@ -373,8 +374,9 @@ def test_a_message_that_the_home_does_not_take_is_left_out(fresh: Place, file: P
     messages = [{"id": 1, "content": "of nobody", "timestamp": 1.0}, *line("s")["messages"]]
     messages[1]["id"] = 2
     done = fresh.importing.read_file(written(file, line("s") | {"messages": messages}))
-    assert done.left_out == (Skipped("s", "a row of messages: this home takes no row without it"),)
-    assert said(fresh, "s") == ["s 1"]
+    why = "messages: 1 without a role or a timestamp, the first is message 1"
+    assert done.left_out == (Skipped("s", why),)
+    assert (said(fresh, "s"), done.messages) == (["s 1"], 1)
 
 
 def long(file: Path, messages: int = 400) -> Path:
@@ -448,6 +450,7 @@ def test_what_another_file_has_begun_is_not_gone_on_with(
 def test_a_stopped_import_goes_on_with_the_rest(fresh: Place, file: Path):
     told: list[tuple[int, int]] = []
     written(file, line("a"), line("b"), line("c"))
+    fresh.importing._storing._pace.room = 1  # a step for each session
     half = fresh.importing.read_file(
         file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
     )
@@ -460,7 +463,9 @@ def test_an_import_is_in_the_log(fresh: Place, file: Path):
     fresh.importing.read_file(written(file, line("a", 2), "broken"))
     (entry,) = fresh.ledger.audited().items
     assert (entry.what, entry.client) == ("import", "test")
-    assert entry.counts == {"sessions": 1, "messages": 2, "skipped": 0, "broken": 1}
+    (batch,) = fresh.ledger.batches().items
+    counts = {"sessions": 1, "messages": 2, "skipped": 0, "broken": 1, "batch": batch.id}
+    assert entry.counts == counts
 
 
 def test_a_file_that_is_not_there_is_said_and_an_empty_one_is_nothing(fresh: Place, file: Path):
@@ -477,6 +482,100 @@ def test_a_path_without_a_home_gets_one_of_our_own(tmp_path: Path, file: Path):
     with SessionDB(folder / "state.db") as db, Ledger(StateFolder(db.path)) as ledger:
         assert Importing(db, ledger, client="test").read_file(file).messages == 3
         assert db.kind == "own"
+
+
+# -- chat state, missing values, reasons -----------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["own", 16, 22, 26, 30], ids=str)
+def test_import_drops_all_chat_state(home_path: Path, file: Path, kind: Any):
+    with place(home_path, kind) as home:
+        odd = line("a", **dict.fromkeys(CHAT_STATE, "x"), chat_of_the_future="y")
+        written(file, odd | {"expiry_finalized": 1}, line("b", session_key="k", chat_id=""))
+        found, done = home.importing.look_into(file), home.importing.read_file(file)
+        expected = dict.fromkeys((*CHAT_STATE, "chat_of_the_future"), 1) | {"session_key": 2}
+        assert found.chat_state == done.chat_state == expected
+        (stored,) = (row for key, row in rows(home.path)["sessions"].items() if key == (b"a",))
+        left = {name: stored[name] for name in CHAT_STATE if name in stored}
+        assert set(left.values()) <= {None, 0}
+
+
+def test_import_drops_rows_of_chats(fresh: Place, file: Path):
+    delegation = {
+        "delegation_id": "d", "origin_session": "agent:main:telegram:dm:7", "state": "completed",
+        "parent_session_id": "a", "dispatched_at": 1.0, "updated_at": 1.0,
+        "delivery_state": "pending", "result_json": "{}",
+    }  # fmt: skip
+    with connect(fresh.path) as connection:
+        connection.execute("CREATE TABLE inbox (session_id TEXT, chat_id TEXT)")
+    carried = carrying("a", "async_delegations", delegation)
+    carried["mcp_sessions"]["tables"].append(table("inbox", {"session_id": "a", "chat_id": "7"}))
+    found = fresh.importing.look_into(written(file, carried))
+    done = fresh.importing.read_file(file)
+    dropped = {"rows of async_delegations": 1, "rows of inbox": 1}
+    assert found.chat_state == done.chat_state == dropped
+    assert fresh.db.row_images("inbox", {}).rows == ()
+
+
+def test_missing_start_is_the_earliest_message(fresh: Place, file: Path):
+    late = line("a", 3)
+    del late["started_at"]
+    for message, at in zip(late["messages"], (9.0, 7.5, float("inf")), strict=True):
+        message["timestamp"] = at
+    early = {"id": "b", "messages": late.pop("messages"), "source": "cli", "started_at": None}
+    late["messages"] = [{**message, "id": None} for message in early["messages"]]
+    done = fresh.importing.read_file(written(file, late, early))
+    assert (done.sessions, done.broken) == (2, ())
+    assert {each.id: each.started_at for each in fresh.db.inventory()} == {"a": 7.5, "b": 7.5}
+
+
+def test_broken_line_reports_all_reasons(fresh: Place, file: Path):
+    broken = {
+        "title": {"$bytes": "?"}, "message_count": 2**70, "segments": [],
+        "messages": ["said", {"role": "user", "token_count": 2**70}, 5, 6],
+    }  # fmt: skip
+    found = fresh.importing.look_into(written(file, line("a"), broken))
+    (only,) = found.broken
+    assert only.line == 2
+    assert only.why.split("; ") == [
+        "$bytes has a value that is none",
+        "a number in it is beyond 64 bits",
+        "it is a lineage in one line",
+        *("export its sessions one by one", "message 1 is no object"),
+        *("message 2: a number in it is beyond 64 bits", "and 5 more reasons"),
+    ]
+    assert fresh.importing.read_file(file).broken == found.broken
+
+
+def test_broken_lines_are_listed_within_bounds(fresh: Place, file: Path):
+    file.write_text("no export\n" * 2_500)
+    found, done = fresh.importing.look_into(file), fresh.importing.read_file(file)
+    assert (len(found.broken), found.more_broken) == (1_000, 1_500)
+    assert (done.broken, done.more_broken) == (found.broken, 1_500)
+    assert [each.line for each in found.broken[:2]] == [1, 2]
+
+
+def test_preview_names_all_that_is_refused(fresh: Place, file: Path):
+    fresh.db.create_session("here", "cli")
+    fresh.db.set_session_title("here", "Trip")
+    fresh.db.append_message("here", "user", "mine")
+    written(
+        file,
+        line("a", title="Trip"),
+        line("b", title="Work", parent_session_id="gone"),
+        line("c", title="Work", of_the_future=1),
+        line("d") | {"messages": [{"content": "of nobody"}, *line("d")["messages"]]},
+        {"id": "e", "messages": []},
+        line("f", parent_session_id="here"),
+    )
+    found = fresh.importing.look_into(file)
+    done = fresh.importing.read_file(file)
+    assert {each.id for each in found.sessions} == set(done.ids) == set("abcdf")
+    assert sum(each.messages for each in found.sessions) == done.messages == 5
+    assert sorted(found.left_out, key=str) == sorted(done.left_out, key=str)
+    assert len(found.left_out) == 5
+    assert (found.broken, found.dropped_columns) == (done.broken, done.dropped_columns)
+    assert found.dropped_columns == {"sessions": ("of_the_future",)}
 
 
 # -- what would come in --------------------------------------------------------------------
@@ -539,3 +638,29 @@ def test_an_import_that_is_stopped_while_it_reads_brings_nothing_and_goes_on(
     done = fresh.importing.read_file(file, stop=stop)
     assert (done.outcome, done.sessions, fresh.db.inventory()) == ("partial", 0, [])
     assert fresh.importing.read_file(file, stop=lambda: False).sessions == 9
+
+
+def test_short_sessions_share_a_transaction(fresh: Place, file: Path):
+    fresh.db.append_message("first", "user", "has the id 1", create={"source": "cli"})
+    written(
+        file, *(line(f"s{number}", 2, parent_session_id=f"s{number + 1}") for number in range(9))
+    )
+    done = fresh.importing.read_file(file)
+    assert (done.sessions, done.messages, len(done.left_out)) == (9, 18, 1)
+    assert len(fresh.ledger.steps(str(done.batch))) == 1
+    assert [said(fresh, f"s{number}") for number in range(9)] == [
+        [f"s{number} 1", f"s{number} 2"] for number in range(9)
+    ]
+
+
+def test_refused_session_stops_no_other_of_its_step(fresh: Place, file: Path):
+    with connect(fresh.path) as connection:
+        connection.execute(
+            "CREATE TRIGGER picky BEFORE INSERT ON sessions WHEN new.source = 'bad' "
+            "BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+    bad = line("b", source="bad", session_key="k", of_the_future=1)
+    done = fresh.importing.read_file(written(file, line("a", session_key="k"), bad, line("c")))
+    assert (done.ids, [each.line for each in done.broken]) == (("a", "c"), [2])
+    assert (done.messages, done.chat_state["session_key"]) == (2, 2)
+    assert fresh.ledger.batches().items[0].count == 2

@@ -117,7 +117,7 @@ def test_what_was_imported_is_pruned_by_its_ids(changed: Changing, tmp_path: Pat
     changed.home.db.delete_sessions(["a", "b"])
     done = changed.maintenance.import_(tmp_path / "out.jsonl")
     assert (set(done.ids), done.sessions) == ({"a", "b"}, 2)
-    assert changed.maintenance.batches().items == []
+    assert [batch.id for batch in changed.maintenance.batches().items] == [done.batch]
     changed.apply(changed.plan(ids=done.ids))
     assert changed.sessions() == {"there"}
 

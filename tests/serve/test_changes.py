@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.served import Options, Served
+from session_core import Ledger, Maintenance, StateFolder
 from tests.serve.humans import Human
 
 pytestmark = pytest.mark.anyio
@@ -232,3 +235,23 @@ async def test_what_was_taken_back_takes_no_place_in_the_list(call, db):
     page = await call("sessions_restore", limit=2)
     assert [each["batch"] for each in page["batches"]] == [done[1]["batch"], done[0]["batch"]]
     assert page["next_cursor"] is None
+
+
+async def test_import_is_planned_then_removed(call, db, tmp_path):
+    file = tmp_path / "sessions.jsonl"
+    said = {"role": "user", "content": "planted", "timestamp": 5.0}
+    lines = [{"id": name, "source": "cli", "started_at": 1.0, "messages": [said]} for name in "ab"]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    with Ledger(StateFolder(db.path)) as ledger, Maintenance(db, ledger) as maintenance:
+        batch = maintenance.import_(file).batch
+    (listed,) = (await call("sessions_restore"))["batches"]
+    assert (listed["batch"], listed["tool"], listed["count"]) == (batch, "import", 2)
+    planned = await call("sessions_restore", batch=batch)
+    assert (planned["outcome"], planned["count"]) == ("planned", 2)
+    done = await call("sessions_restore", plan=planned["plan"])
+    assert (done["outcome"], done["restored"], done["remaining"]) == ("applied", 2, 0)
+    assert await call("sessions_restore", plan=planned["plan"]) == done
+    assert ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
+    (listed,) = (await call("sessions_restore"))["batches"]
+    assert listed["batch"] == done["batch"]
+    assert (await call("sessions_restore", batch=done["batch"]))["restored"] == 2

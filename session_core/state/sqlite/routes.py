@@ -141,7 +141,8 @@ class Routes(Store):
                 return None
             by_key = wanted | {"session_key": session_key}
             found = handle.row(SQL["find_by_key"], by_key) if session_key else None
-            if found is None and (user_id or chat_id):
+            # A row without a chat belongs to none: one that was imported has only a user.
+            if found is None and (chat_id or (user_id and chat_type)):
                 found = handle.row(SQL["find_by_peer"], wanted | peer)
             return cast("SessionRow | None", found)
 

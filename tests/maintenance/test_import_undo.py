@@ -1,0 +1,273 @@
+"""An import is a batch: listed, resumed after a kill, and taken back by a plan."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from session_core import Applied, Maintenance, Preview, Restored, SessionDB
+from session_core.errors import Conflict
+from session_core.ledger.folder import StateFolder
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.steps import MARK as DONE
+from session_core.maintenance.storing import MARK
+from tests.homes import connect, hermes_database
+from tests.maintenance.carried import rows
+from tests.maintenance.test_importing import line, long, written
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.jsonl"
+
+
+@pytest.fixture(params=["own", 22, 30], ids=str)
+def home(home_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A home with one session."""
+    home_path.mkdir(exist_ok=True)
+    path = home_path / "state.db"
+    if request.param != "own":
+        hermes_database(path, request.param)
+    with SessionDB(path) as db:
+        db.append_message("mine", "user", "kept", create={"source": "cli"})
+        db.end_session("mine", "done")
+    return path
+
+
+@contextmanager
+def maintained(path: Path, **more: Any) -> Iterator[tuple[SessionDB, Maintenance]]:
+    with (
+        SessionDB(path) as db,
+        Ledger(StateFolder(path)) as ledger,
+        Maintenance(db, ledger, **more) as maintenance,
+    ):
+        yield db, maintenance
+
+
+def undone(maintenance: Maintenance, batch: str) -> Applied:
+    """Take an import back by its plan."""
+    plan = maintenance.restore(batch)
+    assert isinstance(plan, Preview)
+    assert plan.plan is not None
+    done = maintenance.apply(plan.plan)
+    assert isinstance(done, Applied)
+    return done
+
+
+def metas(path: Path) -> list[str]:
+    with connect(path, "ro") as connection:
+        found = connection.execute("SELECT key FROM state_meta").fetchall()
+    return [key for (key,) in found if key.startswith((DONE, MARK))]
+
+
+def test_import_is_listed_as_one_batch(home: Path, file: Path):
+    written(file, line("a", 2), line("b", parent_session_id="a"), line("c"))
+    with maintained(home) as (_, maintenance):
+        done = maintenance.import_(file)
+        (batch,) = maintenance.batches().items
+        assert (batch.id, batch.what, batch.count) == (done.batch, "import", 3)
+        assert maintenance.log().items[0].counts["batch"] == batch.id
+        assert maintenance.import_(file).batch is None
+        assert len(maintenance.batches().items) == 1
+    assert metas(home) == []
+
+
+def test_long_session_counts_once(home: Path, file: Path):
+    with maintained(home) as (_, maintenance):
+        maintenance._whole().importing._storing._pace.room = 64_000
+        done = maintenance.import_(long(file))
+        assert len(maintenance._ledger.steps(str(done.batch))) > 3
+        assert maintenance.batches().items[0].count == 1
+        assert undone(maintenance, str(done.batch)).removed == 1
+
+
+def test_undo_leaves_the_home_of_before(home: Path, file: Path):
+    before = rows(home)
+    written(
+        file,
+        *(line("a", 2, title="Trip"), line("b", parent_session_id="c", end_reason="compression")),
+        *(line("c", parent_session_id="b"), line("d", archived=1)),
+    )
+    with maintained(home) as (db, maintenance):
+        done = maintenance.import_(file)
+        assert done.batch is not None
+        preview = maintenance.coming(done.batch)
+        assert isinstance(preview, Preview)
+        assert {each.id for each in preview.items} <= set("abcd")
+        assert preview.count == len(preview.items)
+        assert db.message_count("a") == 2
+        removed = undone(maintenance, done.batch)
+        assert (removed.outcome, removed.skipped) == ("applied", ())
+        assert rows(home) == before
+        with pytest.raises(Conflict, match="undone already"):
+            maintenance.restore(done.batch)
+        assert [each.what for each in maintenance.batches(undone=False).items] == ["undo an import"]
+
+
+def test_undo_of_undo_brings_all_back(home: Path, file: Path):
+    written(file, line("a", 2, title="Trip"), line("b", 3, parent_session_id="a"))
+    with maintained(home) as (_, maintenance):
+        done = maintenance.import_(file)
+        after = rows(home)
+        removed = undone(maintenance, str(done.batch))
+        back = maintenance.restore(str(removed.batch))
+        assert isinstance(back, Restored)
+        assert back.unfit == ()
+        assert rows(home) == after
+
+
+def test_session_used_since_stays(home: Path, file: Path):
+    used = ("said", "titled", "archived", "continued")
+    written(file, *(line(name, ended_at=2.0, end_reason="done") for name in (*used, "left")))
+    with maintained(home) as (db, maintenance):
+        done = maintenance.import_(file)
+        db.append_message("said", "user", "and then")
+        db.set_session_title("titled", "A trip")
+        maintenance.edit("archived", archived=True)
+        db.create_session("next", "cli", parent_session_id="continued")
+        with connect(home) as connection:
+            connection.execute(
+                "UPDATE sessions SET end_reason = 'compression' WHERE id = 'continued'"
+            )
+            connection.execute("UPDATE sessions SET started_at = 3.0 WHERE id = 'next'")
+        plan = maintenance.restore(str(done.batch))
+        assert isinstance(plan, Preview)
+        assert [each.id for each in plan.items] == ["left"]
+        assert plan.protected == {"used since": 4}
+        assert all(name in plan.warnings[0] for name in used)
+        assert undone(maintenance, str(done.batch)).removed == 1
+        assert {each.id for each in db.inventory()} == {"mine", "next", *used}
+        again = maintenance.restore(str(done.batch))
+        assert isinstance(again, Preview)
+        assert (again.outcome, again.plan) == ("nothing", None)
+
+
+def test_session_used_after_the_plan_stays(home: Path, file: Path):
+    written(file, line("a"), line("b"))
+    with maintained(home) as (db, maintenance):
+        plan = maintenance.restore(str(maintenance.import_(file).batch))
+        assert isinstance(plan, Preview)
+        db.append_message("a", "user", "and then")
+        done = maintenance.apply(str(plan.plan))
+        assert isinstance(done, Applied)
+        assert [each.id for each in done.skipped] == ["a"]
+        assert {each.id for each in db.inventory()} == {"mine", "a"}
+        assert len(maintenance.batches(undone=False).items) == 2
+
+
+def test_pruned_import_counts_as_undone(home: Path, file: Path):
+    with maintained(home) as (db, maintenance):
+        done = maintenance.import_(written(file, line("a")))
+        db.delete_sessions(["a"])
+        nothing = maintenance.coming(str(done.batch))
+        assert isinstance(nothing, Preview)
+        assert nothing.outcome == "nothing"
+        with pytest.raises(Conflict, match="undone already"):
+            maintenance.restore(str(done.batch))
+        assert maintenance.import_(file).sessions == 1
+
+
+def test_stopped_import_goes_on_in_its_batch(home: Path, file: Path):
+    told: list[tuple[int, int]] = []
+    written(file, line("a"), line("b"), line("c"))
+    with maintained(home) as (db, maintenance):
+        maintenance._whole().importing._storing._pace.room = 1  # a step for each session
+        half = maintenance.import_(
+            file, progress=lambda *done: told.append(done), stop=lambda: len(told) == 2
+        )
+        rest = maintenance.import_(file)
+        assert (half.outcome, rest.outcome, half.batch) == ("partial", "applied", rest.batch)
+        assert maintenance.batches().items[0].count == 3
+        assert undone(maintenance, str(rest.batch)).removed == 3
+        assert [each.id for each in db.inventory()] == ["mine"]
+
+
+def test_import_taken_back_half_way_brings_no_more(home: Path, file: Path):
+    told: list[tuple[int, int]] = []
+    written(file, line("a"), line("b"), line("c"))
+    with maintained(home) as (db, maintenance), maintained(home) as (_, other):
+
+        def take_back(*done: int) -> None:
+            told.append((done[0], done[1]))
+            if len(told) == 1:
+                (batch,) = other.batches().items
+                undone(other, batch.id)
+
+        maintenance._whole().importing._storing._pace.room = 1  # a step for each session
+        with pytest.raises(Conflict):
+            maintenance.import_(file, progress=take_back)
+        assert [each.id for each in db.inventory()] == ["mine"]
+        assert maintenance.import_(file).sessions == 3
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from session_core import Ledger, Maintenance, SessionDB, StateFolder
+
+    path, file, point = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    db = SessionDB(path)
+    maintenance = Maintenance(db, Ledger(StateFolder(path)))
+    maintenance._whole().importing._storing._pace.room = 20_000
+    put, calls = db.put_images, iter(range(1_000))
+
+    def putting(images, **more):
+        if next(calls) == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return put(images, **more)
+
+    db.put_images = putting
+    maintenance.import_(file)
+"""
+
+
+def killed(home: Path, file: Path, point: int) -> None:
+    """Import in a process that is killed in its transaction of that number."""
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(home), str(file), str(point)]
+    done = subprocess.run(command, timeout=60, env=dict(os.environ), check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def several(file: Path) -> Path:
+    """Write two short sessions around one that takes several transactions.
+
+    The ids of the messages are taken, so that each first transaction is tried twice.
+    """
+    middle = json.loads(long(file, 60).read_text())
+    return written(file, line("a"), middle, line("z", parent_session_id="long"))
+
+
+@pytest.mark.parametrize("point", [2, 4, 7])
+@pytest.mark.parametrize("how", ["resumed", "undone"])
+def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, how: str):
+    before = rows(home)
+    killed(home, several(file), point)
+    with maintained(home) as (db, maintenance):
+        (batch,) = maintenance.batches().items
+        if how == "resumed":
+            done = maintenance.import_(file)
+            assert (done.batch, done.outcome) == (batch.id, "applied")
+            assert db.message_count("long") == 60
+            assert maintenance.batches().items[0].count == 3
+        assert undone(maintenance, batch.id).skipped == ()
+        assert rows(home) == before
+    # The mark that forbids the step of the kill stays for a day: its process may only be asleep.
+    assert [key for key in metas(home) if not key.startswith(DONE)] == []
+
+
+def test_emptied_import_cannot_be_undone(home: Path, file: Path):
+    with maintained(home) as (_, maintenance):
+        done = maintenance.import_(written(file, line("a")))
+        maintenance._ledger.empty(0.0)
+        with pytest.raises(Conflict, match="cannot be undone any more"):
+            maintenance.restore(str(done.batch))
