@@ -19,7 +19,8 @@ They never contain SQL, the text of a transcript or a secret.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 
 class BlockingCallWarning(RuntimeWarning):
@@ -28,6 +29,17 @@ class BlockingCallWarning(RuntimeWarning):
 
 class SessionError(Exception):
     """The root of the errors of this library."""
+
+    def __reduce__(self) -> tuple[Callable[..., SessionError], tuple[Any, ...]]:
+        """Return what a copy is made of, as one that goes to another process."""
+        return _rebuild, (type(self), self.args, vars(self))
+
+
+def _rebuild(kind: type[SessionError], args: Any, state: Mapping[str, Any]) -> SessionError:
+    """Return a copy of an error, whatever arguments its class takes."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInput(SessionError, ValueError):
@@ -60,10 +72,6 @@ class TitleTaken(Conflict, ValueError):
         )
         self.title = title
         self.holder = holder
-
-    def __reduce__(self) -> tuple[type[TitleTaken], tuple[str, str]]:
-        """Return what a copy is made of, as one that goes to another process."""
-        return type(self), (self.title, self.holder)
 
 
 class Busy(SessionError):
