@@ -1,8 +1,9 @@
 """What the session store is told by configuration: `config.yaml` and the older `gateway.json`.
 
-No file and no value stops a start: what cannot be used gives way to its default, and
+No file and no value in a file stops a start: what cannot be used gives way to its default, and
 `GatewayConfig.problems` says so. A live gateway reads the same files, so what they say means here
-what it means there. Importing this loads pydantic; nothing else in the library needs it.
+what it means there. A value that code passes and that cannot be used is refused: it is a mistake
+of the caller, who is there to mend it. Importing this loads pydantic; nothing else needs it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -28,9 +30,36 @@ from pydantic import (
 )
 
 from session_core._configuration import WORDS, Found, Problem, shown
+from session_core.errors import InvalidInput
 from session_core.keys import Platform, as_platform
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 MODES = ("none", "idle", "daily", "both")
+
+_NEAR = 0.8
+"""A name as near as that to a known one is a mistyped one."""
+
+_POLICY = "a SessionResetPolicy or a mapping of its values"
+_POLICIES = f"a mapping of names to {_POLICY}"
+_YES_NO = "true or false"
+_VALID = {
+    "mode": f"one of {', '.join(MODES)}",
+    "at_hour": "an integer from 0 to 23",
+    "idle_minutes": "a number > 0",
+    "default_reset_policy": _POLICY,
+    "reset_by_type": _POLICIES,
+    "reset_by_platform": _POLICIES,
+    "sessions_dir": "a path",
+    "write_sessions_json": _YES_NO,
+    "group_sessions_per_user": _YES_NO,
+    "thread_sessions_per_user": _YES_NO,
+    "multiplex_profiles": _YES_NO,
+    "session_store_max_age_days": "a number of days, 0 to keep all",
+    "auto_continue_freshness_s": "a number of seconds",
+}
+"""By field, the values that can be used."""
 
 
 def _truth(given: Any) -> Any:
@@ -76,8 +105,14 @@ def _policies(given: Any, info: ValidationInfo) -> Any:
         if not isinstance(policy, (Mapping, SessionResetPolicy, type(None))):
             _report(info, name, f"cannot be {shown(policy)}")
         with _below(info, name):
-            policies[name] = SessionResetPolicy.from_dict(policy, info.context)
+            policies[name] = _policy(policy, info)
     return policies
+
+
+def _policy(given: Any, info: ValidationInfo) -> SessionResetPolicy:
+    if info.context is None and isinstance(given, Mapping):
+        return SessionResetPolicy(**given)
+    return SessionResetPolicy.from_dict(given, info.context)
 
 
 Truth = Annotated[bool, BeforeValidator(_truth)]
@@ -89,12 +124,33 @@ Folder = Annotated[Path | None, BeforeValidator(_folder)]
 
 
 class _Settings(BaseModel):
-    """Values of which each that cannot be used gives way to its default; unknown ones are kept.
+    """Values; unknown ones are kept, as a newer gateway has some.
 
-    Where the context is a list, it gets what could not be used.
+    If the context is a list, a value that cannot be used gives way to its default, and the list
+    gets the reason. Without a list, as in code, it is refused.
     """
 
     model_config = ConfigDict(extra="allow", populate_by_name=True, validate_assignment=True)
+
+    def __new__(cls, **values: Any) -> Self:
+        """Check values from code; pydantic itself passes none, and an `__init__` would get its own.
+
+        Raises:
+            InvalidInput: a value cannot be used, or a name looks like a mistyped one.
+        """
+        for name in values.keys() - cls.model_fields.keys():
+            near = get_close_matches(name, cls.model_fields, n=1, cutoff=_NEAR)
+            if near:
+                raise InvalidInput(f"{name} is not a setting; did you mean {near[0]}?")
+        if values:
+            with _refused():
+                cls.model_validate(values)
+        return super().__new__(cls)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a value from code, as `__init__` takes it."""
+        with _refused():
+            super().__setattr__(name, value)
 
     @model_validator(mode="before")
     @classmethod
@@ -113,6 +169,8 @@ class _Settings(BaseModel):
                 with _below(info, name):
                     return handler(given)
             except ValidationError:
+                if info.context is None:
+                    raise
                 _report(info, name, f"cannot be {shown(given)}")
         return cls.model_fields[name].get_default(call_default_factory=True)
 
@@ -126,7 +184,7 @@ class _Settings(BaseModel):
 
 
 class SessionResetPolicy(_Settings):
-    """When a chat starts afresh by itself; a mode that is not known is like none."""
+    """When a chat starts afresh by itself; a mode in a file that is not known is like none."""
 
     mode: Annotated[str, BeforeValidator(_mode)] = "none"
     at_hour: Hour = 4
@@ -144,7 +202,8 @@ class SessionResetPolicy(_Settings):
         """Return the policy that was stored."""
         if isinstance(stored, SessionResetPolicy):
             return stored
-        return cls.model_validate(stored if isinstance(stored, Mapping) else {}, context=problems)
+        found = [] if problems is None else problems
+        return cls.model_validate(stored if isinstance(stored, Mapping) else {}, context=found)
 
 
 PoliciesByName = Annotated[dict[str, SessionResetPolicy], BeforeValidator(_policies)]
@@ -209,8 +268,27 @@ class GatewayConfig(_Settings):
 
 
 def _report(info: ValidationInfo, name: str, what: str) -> None:
-    if info.context is not None:
-        info.context.append(((name,) if name else (), what))
+    if info.context is None:
+        raise ValueError(what)
+    info.context.append(((name,) if name else (), what))
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Raise what pydantic refuses as an error of ours, with the values that are valid."""
+    try:
+        yield
+    except ValidationError as error:
+        raise InvalidInput("; ".join(map(_sentence, error.errors()))) from None
+
+
+def _sentence(error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    inner = error.get("ctx", {}).get("error")
+    if isinstance(inner, InvalidInput):
+        return f"{place}: {inner}"
+    valid = _VALID.get(str(error["loc"][-1]), "another value")
+    return f"{place} must be {valid}, got {shown(error['input'])}"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from session_core.errors import InvalidInput
 from session_core.keys import Platform
 from session_core.settings import GatewayConfig, SessionResetPolicy
 
@@ -101,52 +103,62 @@ def test_what_is_not_read_here_is_kept_through_a_round_trip() -> None:
 
 @pytest.mark.parametrize("hour", [-1, 24, 4.5, "x", True, [], 10**30])
 def test_an_hour_that_is_none_is_four(hour: Any) -> None:
-    assert SessionResetPolicy(at_hour=hour).at_hour == 4
+    assert SessionResetPolicy.from_dict({"at_hour": hour}).at_hour == 4
 
 
 @pytest.mark.parametrize(("hour", "read"), [(0, 0), (23, 23), ("17", 17), (5.0, 5), (None, 4)])
 def test_an_hour_is_read(hour: Any, read: int) -> None:
-    assert SessionResetPolicy(at_hour=hour).at_hour == read
+    assert SessionResetPolicy.from_dict({"at_hour": hour}).at_hour == read
 
 
 @pytest.mark.parametrize("minutes", [0, -1, "x", float("inf"), float("nan"), True, {}])
 def test_an_idle_time_that_is_none_is_a_day(minutes: Any) -> None:
-    assert SessionResetPolicy(idle_minutes=minutes).idle_minutes == 1440
+    assert SessionResetPolicy.from_dict({"idle_minutes": minutes}).idle_minutes == 1440
 
 
 @pytest.mark.parametrize(("minutes", "read"), [(1, 1), (0.5, 0.5), ("90", 90), (None, 1440)])
 def test_an_idle_time_is_read(minutes: Any, read: float) -> None:
-    assert SessionResetPolicy(idle_minutes=minutes).idle_minutes == read
+    assert SessionResetPolicy.from_dict({"idle_minutes": minutes}).idle_minutes == read
 
 
 def test_an_unknown_mode_stays_as_it_is() -> None:
-    assert SessionResetPolicy(mode="weekly").mode == "weekly"
+    assert SessionResetPolicy.from_dict({"mode": "weekly"}).mode == "weekly"
 
 
 @pytest.mark.parametrize("mode", [None, False, 5, []])
 def test_a_mode_that_is_no_text_is_none(mode: Any) -> None:
-    assert SessionResetPolicy(mode=mode).mode == "none"
+    assert SessionResetPolicy.from_dict({"mode": mode}).mode == "none"
 
 
 def test_what_is_set_later_is_checked_too() -> None:
     policy = SessionResetPolicy()
-    policy.at_hour = 99
+    with pytest.raises(InvalidInput, match="at_hour must be an integer from 0 to 23, got 99"):
+        policy.at_hour = 99
     assert policy.at_hour == 4
 
 
 @pytest.mark.parametrize("days", [-1, -999, -0.5, "-3"])
 def test_days_below_none_are_none(days: Any) -> None:
-    assert GatewayConfig(session_store_max_age_days=days).session_store_max_age_days == 0
+    assert (
+        GatewayConfig.from_dict({"session_store_max_age_days": days}).session_store_max_age_days
+        == 0
+    )
 
 
 @pytest.mark.parametrize("days", ["soon", "7.5", [], {}, float("inf"), float("nan"), None, True])
 def test_nonsense_is_ninety_days(days: Any) -> None:
-    assert GatewayConfig(session_store_max_age_days=days).session_store_max_age_days == 90
+    assert (
+        GatewayConfig.from_dict({"session_store_max_age_days": days}).session_store_max_age_days
+        == 90
+    )
 
 
 @pytest.mark.parametrize(("days", "read"), [(0, 0), (30, 30), ("30", 30), (30.9, 30)])
 def test_days_are_read(days: Any, read: int) -> None:
-    assert GatewayConfig(session_store_max_age_days=days).session_store_max_age_days == read
+    assert (
+        GatewayConfig.from_dict({"session_store_max_age_days": days}).session_store_max_age_days
+        == read
+    )
 
 
 def test_days_that_are_turned_off_are_none() -> None:
@@ -158,18 +170,79 @@ def test_days_that_are_turned_off_are_none() -> None:
 
 @pytest.mark.parametrize("yes", [True, 1, "yes", " On ", "TRUE", "1"])
 def test_yes_is_written_in_many_ways(yes: Any) -> None:
-    assert GatewayConfig(thread_sessions_per_user=yes).thread_sessions_per_user is True
+    assert (
+        GatewayConfig.from_dict({"thread_sessions_per_user": yes}).thread_sessions_per_user is True
+    )
 
 
 @pytest.mark.parametrize("no", [False, 0, "no", " Off ", "FALSE", "0"])
 def test_no_is_written_in_many_ways(no: Any) -> None:
-    assert GatewayConfig(write_sessions_json=no).write_sessions_json is False
+    assert GatewayConfig.from_dict({"write_sessions_json": no}).write_sessions_json is False
 
 
 @pytest.mark.parametrize("odd", ["maybe", "", [], {}, None])
 def test_neither_yes_nor_no_is_the_default(odd: Any) -> None:
-    config = GatewayConfig(write_sessions_json=odd, thread_sessions_per_user=odd)
+    config = GatewayConfig.from_dict({"write_sessions_json": odd, "thread_sessions_per_user": odd})
     assert (config.write_sessions_json, config.thread_sessions_per_user) == (True, False)
+
+
+# What code passes
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a mode": ({"mode": "idel"}, "mode must be one of none, idle, daily, both, got 'idel'"),
+    "a mode by case": ({"mode": "Idle"}, "mode must be one of none, idle, daily, both, got 'Idle'"),
+    "minutes": ({"idle_minutes": -5}, "idle_minutes must be a number > 0, got -5"),
+    "an hour": ({"at_hour": 24}, "at_hour must be an integer from 0 to 23, got 24"),
+    "two": (
+        {"at_hour": "x", "idle_minutes": 0},
+        "got 'x'; idle_minutes must be a number > 0, got 0",
+    ),
+    "a name": ({"idle_minute": 5}, "idle_minute is not a setting; did you mean idle_minutes?"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_wrong_policy_in_code_is_refused(kind: str) -> None:
+    given, why = WRONG[kind]
+    with pytest.raises(InvalidInput, match=re.escape(why)):
+        SessionResetPolicy(**given)
+    if "name" not in kind:
+        with pytest.raises(InvalidInput, match=re.escape(why)):
+            GatewayConfig(default_reset_policy=given)
+    with pytest.raises(InvalidInput, match=re.escape(why)):
+        GatewayConfig(reset_by_platform={"telegram": given})
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            {"session_store_max_age_days": "soon"},
+            "must be a number of days, 0 to keep all, got 'soon'",
+        ),
+        (
+            {"write_sessions_json": "maybe"},
+            "write_sessions_json must be true or false, got 'maybe'",
+        ),
+        ({"reset_by_type": 5}, "reset_by_type must be a mapping of names to"),
+        ({"default_reset_policy": "idle"}, "default_reset_policy must be a SessionResetPolicy"),
+        (
+            {"auto_continue_freshness_s": "x"},
+            "auto_continue_freshness_s must be a number of seconds",
+        ),
+        ({"session_store_max_age_day": 5}, "did you mean session_store_max_age_days?"),
+    ],
+)
+def test_wrong_config_in_code_is_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(why)):
+        GatewayConfig(**given)
+
+
+def test_settings_of_a_newer_gateway_are_kept() -> None:
+    config = GatewayConfig(of_the_future=5, default_reset_policy={"notify": True})
+    assert config.to_dict()["of_the_future"] == 5
+    assert config.to_dict()["default_reset_policy"]["notify"] is True
 
 
 # Which policy a chat has

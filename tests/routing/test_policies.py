@@ -57,11 +57,15 @@ def test_no_mode_is_none_and_never_resets() -> None:
 
 
 def test_an_unknown_mode_never_resets() -> None:
-    assert reason(SessionResetPolicy(mode="weekly"), NOON - timedelta(days=999)) is None
+    assert (
+        reason(SessionResetPolicy.from_dict({"mode": "weekly"}), NOON - timedelta(days=999)) is None
+    )
 
 
 def test_a_mode_is_known_in_small_letters_alone() -> None:
-    assert reason(SessionResetPolicy(mode="Idle"), NOON - timedelta(days=999)) is None
+    assert (
+        reason(SessionResetPolicy.from_dict({"mode": "Idle"}), NOON - timedelta(days=999)) is None
+    )
 
 
 # Idle
@@ -250,7 +254,7 @@ def test_a_session_is_always_resumed_where_nothing_resets() -> None:
 
 
 def test_an_unknown_mode_always_resumes() -> None:
-    assert not resumes(SessionResetPolicy(mode="weekly"))
+    assert not resumes(SessionResetPolicy.from_dict({"mode": "weekly"}))
 
 
 @pytest.mark.parametrize("freshness_s", [0, -1])
