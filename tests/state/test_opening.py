@@ -232,3 +232,13 @@ def test_what_sqlite_says_of_a_damaged_name_is_corrupt(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"nowhaaaare", b"nowh\xc1\xc2\xc3\xc4re"))
     with SessionDB(path) as db, pytest.raises(Corrupt):
         db.append_message("s", "user", "x", create={"source": "cli"})
+
+
+@pytest.mark.parametrize("name", [":memory:", "file::memory:", "file:x?mode=memory"])
+def test_database_in_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="in memory and URIs are not supported"):
+        SessionDB(name)
+    assert list(tmp_path.iterdir()) == []

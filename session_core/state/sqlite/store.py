@@ -311,6 +311,11 @@ def _checked(path: str | os.PathLike[str]) -> Path:
         raise InvalidInput("the path of a database file is text")
     if not os.fspath(path) or "\0" in os.fspath(path):
         raise InvalidInput("the path of the database file is empty or has a NUL in it; name a file")
+    if os.fspath(path).startswith((":memory:", "file:")):
+        raise InvalidInput(
+            f"the path of a database file must be a path, got {os.fspath(path)!r}: a database in "
+            "memory and URIs are not supported; name a file, such as one in a temporary folder"
+        )
     found = Path(os.path.abspath(path))  # noqa: PTH100 -- no symlink is resolved
     if os.path.isdir(found):  # noqa: PTH112 -- a folder that may not be looked at raises none
         raise InvalidInput(f"{found} is a directory; name the database file in it")
