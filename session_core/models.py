@@ -120,17 +120,22 @@ class Appended(int):
 
     before: Revision
     after: Revision
+    created: bool
+    """Whether this very call has created the session."""
 
-    def __new__(cls, message_id: int, before: Revision, after: Revision) -> Self:
+    def __new__(
+        cls, message_id: int, before: Revision, after: Revision, created: bool = False
+    ) -> Self:
         """Carry the revisions along with the id."""
         appended = super().__new__(cls, message_id)
         appended.before = before
         appended.after = after
+        appended.created = created
         return appended
 
-    def __reduce__(self) -> tuple[type[Self], tuple[int, Revision, Revision]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[int, Revision, Revision, bool]]:
         """Return what a copy is made of, as one that goes to another process."""
-        return type(self), (int(self), self.before, self.after)
+        return type(self), (int(self), self.before, self.after, self.created)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,8 @@ class AppendedMany:
     ids: tuple[int, ...]
     before: Revision
     after: Revision
+    created: bool = False
+    """Whether this very call has created the session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 r"""How a message's content and its JSON columns are stored, and how they read.
 
-Text is stored as it is; a list or a mapping behind the marker ``"\x00json:"``, which hides it from
-SQL text functions. Everything above this file sees decoded content only.
+Text is stored as it is; a list, a mapping, a number or a boolean as JSON behind the marker
+``"\x00json:"``, which hides it from SQL text functions. Everything above this file sees decoded
+content only.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 from session_core.errors import InvalidInput
@@ -21,15 +21,14 @@ MAX_DEPTH = 20
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
-def encode(content: Any) -> str | bytes | float | None:
+def encode(content: Any) -> str | bytes | None:
     """Return what is stored for `content`."""
-    if content is None or isinstance(content, (bytes, int)):
-        return content
-    if isinstance(content, float) and isfinite(content):
+    if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, str) and not content.startswith(MARKER):
         return clean_text(content)
-    return MARKER + dump(content)  # also text that would else be taken for such JSON
+    # Also text that would else be taken for such JSON, and numbers: the column makes text of them.
+    return MARKER + dump(content)
 
 
 def decode(stored: Any) -> Any:

@@ -76,8 +76,11 @@ def counters(db: StateDatabase) -> tuple[int, int]:
         (["a", 1, None, True], ["a", 1, None, True]),
         (("a", "b"), ["a", "b"]),
         (b"\x00\xff raw", b"\x00\xff raw"),
-        (123, "123"),
-        (1.5, "1.5"),
+        (123, 123),
+        (0, 0),
+        (-1.5, -1.5),
+        (True, True),
+        (False, False),
         ("\x00json:not json", "\x00json:not json"),
         ('\x00json:[{"type": "text"}]', '\x00json:[{"type": "text"}]'),
         ("x" * 1_000_000, "x" * 1_000_000),
@@ -89,6 +92,7 @@ def test_content_reads_as_it_was_given(
     message_id = db.append_message(session, "user", given)
     again = reopen()
     assert get(again, message_id)["content"] == read
+    assert type(get(again, message_id)["content"]) is type(read)
     assert contents(again) == [read]
     assert [row["content"] for row in again.read_window(session).messages] == [read]
 
@@ -117,6 +121,46 @@ def test_every_column_reads_as_it_was_given(db: StateDatabase, session: str) -> 
     expected = {name: value for name, value in {**given, **as_json}.items() if name in message}
     assert {name: message[name] for name in expected} == expected
     assert (message["role"], message["active"], message["session_id"]) == ("assistant", 1, "s")
+
+
+OPENAI: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "12 files"}
+
+
+@pytest.mark.parametrize("role", ["tool", "function"])
+def test_openai_name_is_the_tool_name(db: StateDatabase, session: str, role: str) -> None:
+    given = {**OPENAI, "role": role, "name": "list_files"}
+    both = {**given, "tool_name": "list_files"}
+    several = db.append_messages(session, [given, both])
+    single = db.append_message(session, role, "12 files", name="list_files", tool_call_id="c1")
+    for message_id in (*several.ids, single):
+        message = get(db, message_id)
+        names = ("role", "tool_name", "tool_call_id", "content")
+        assert [message[name] for name in names] == [role, "list_files", "c1", "12 files"]  # type: ignore[literal-required]
+    assert [hit.message_id for hit in db.search("list_files").hits]
+
+
+def test_private_keys_are_ignored(db: StateDatabase, session: str) -> None:
+    markers = {"_flushed": True, "_at": datetime.now(timezone.utc), "_of": {"a": 1}, "__": "x"}
+    message = get(db, db.append_messages(session, [{**OPENAI, **markers}]).ids[0])
+    assert message["content"] == "12 files"
+    assert markers.keys().isdisjoint(message)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"nmae": "list_files"}, "unknown column 'nmae' of a message; valid are .*tool_name"),
+        ({"role": "user", "name": "alice"}, "name is the name of a tool, and the role is 'user'"),
+        ({"name": "list_files", "tool_name": "read"}, "name is 'list_files' and tool_name is not"),
+        ({"name": 5}, "name must be the name of a tool, got 5"),
+    ],
+)
+def test_unknown_keys_are_refused_by_name(
+    db: StateDatabase, session: str, wrong: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        db.append_messages(session, [{**OPENAI, **wrong}])
+    assert contents(db) == []
 
 
 def test_a_json_column_is_taken_as_text_too(db: StateDatabase, session: str) -> None:

@@ -37,6 +37,17 @@ _PLAIN = (
 )
 _JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
 _SET_BY_VERBS = ("id", "session_id", "active", "compacted", "timestamp", "role", "content")
+_OWN = ("id", "session_id", "active", "compacted")
+"""Known, and never taken from a message."""
+
+_ALIASES = ("name", "message_id")
+"""Names of the OpenAI API and of platforms for `tool_name` and `platform_message_id`."""
+
+_TOOL_ROLES = ("tool", "function")
+_PRIVATE = "_"
+"""What begins so is a marker of its author, and stored only if this home has such a column."""
+
+_STORABLE = (str, bytes, int, float)
 _KNOWN = (*_PLAIN, *_JSON, *_SET_BY_VERBS, "observed")
 _TICK_S = 0.000001
 """Messages of one batch without times of their own are this far apart."""
@@ -71,7 +82,7 @@ class Messages(Store):
         """
         columns["role"], columns["content"] = role, content
         many = self.append_messages(session_id, (columns,), create=create, expect=expect)
-        return Appended(many.ids[0], many.before, many.after)
+        return Appended(many.ids[0], many.before, many.after, many.created)
 
     def append_messages(
         self,
@@ -87,7 +98,8 @@ class Messages(Store):
         new = None if create is None else sessions.checked_fields(session_id, create, now)
 
         def step(handle: Handle) -> AppendedMany:
-            if new is not None and sessions.get(handle, session_id) is None:
+            created = new is not None and sessions.get(handle, session_id) is None
+            if new is not None and created:
                 if not encoded:
                     return AppendedMany((), _NOTHING, _NOTHING)
                 sessions.insert(handle, new)
@@ -100,7 +112,7 @@ class Messages(Store):
             if ids:
                 after = before._replace(last_id=ids[-1], live=before.live + len(ids))
                 handle.cache["revision", session_id] = after
-            return AppendedMany(tuple(ids), before, after)
+            return AppendedMany(tuple(ids), before, after, created)
 
         return self._write(step)
 
@@ -299,12 +311,18 @@ def _statement(handle: Handle, names: tuple[str, ...]) -> tuple[str, list[str]]:
     known = handle.cache.get(("insert", names))
     if known is None:
         here = [name for name in names if handle.has("messages", name)]
-        for name in set(names) - set(here) - set(_KNOWN) - handle.computed("messages"):
-            raise InvalidInput(f"unknown column {name!r} of a message")
+        unknown = set(names) - set(here) - set(_KNOWN) - handle.computed("messages")
+        for name in sorted(name for name in unknown if not name.startswith(_PRIVATE)):
+            valid = sorted({*_KNOWN, *_ALIASES, *handle.columns("messages")} - {*_OWN})
+            raise InvalidInput(
+                f"unknown column {name!r} of a message; valid are {', '.join(valid)}, and names "
+                f"that begin with {_PRIVATE}, which are ignored"
+            )
         columns = ", ".join(map(quoted, ["session_id", *here]))
         marks = ", ".join("?" * (len(here) + 1))
         known = f"INSERT INTO messages ({columns}) VALUES ({marks})", here  # noqa: S608 -- columns that the table has
-        handle.cache["insert", names] = known
+        if not unknown:  # markers differ from message to message
+            handle.cache["insert", names] = known
     return cast("tuple[str, list[str]]", known)
 
 
@@ -345,9 +363,29 @@ def _encode(message: Mapping[str, Any], now: float) -> dict[str, Any]:
             values[name] = int(bool(value))
         elif name == "message_id":
             values["platform_message_id"] = str(value)
+        elif name == "name":
+            values["tool_name"] = _tool_name(message)
+        elif name.startswith(_PRIVATE) and not isinstance(value, _STORABLE):
+            continue  # a marker of its author
         else:
             values[name] = content.clean_text(value) if isinstance(value, str) else value
     return values
+
+
+def _tool_name(message: Mapping[str, Any]) -> str:
+    """Return the name of the tool of a message in the shape of the OpenAI API.
+
+    Raises:
+        InvalidInput: the message is not of a tool, or it has two names.
+    """
+    name, role = message["name"], message["role"]
+    if role not in _TOOL_ROLES:
+        raise InvalidInput(f"name is the name of a tool, and the role is {role!r}; leave it out")
+    if not isinstance(name, str):
+        raise InvalidInput(f"name must be the name of a tool, got {name!r}")
+    if message.get("tool_name") not in {None, name}:
+        raise InvalidInput(f"name is {name!r} and tool_name is not; give one of them")
+    return content.clean_text(name)
 
 
 def _time(given: Any, now: float) -> float:
