@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from session_core.aio import AsyncFace, in_thread
 from session_core.compression.compressor import Compressor
+from session_core.routing.store import SessionStore
 
 
 class AsyncCompressor(AsyncFace[Compressor]):
@@ -16,6 +17,10 @@ class AsyncCompressor(AsyncFace[Compressor]):
     def __init__(self, compressor: Compressor) -> None:
         super().__init__(compressor)
         self.compressor = compressor
+
+    def with_store(self, store: SessionStore) -> AsyncCompressor:
+        """Return it with a store and its hooks, unless it has some already."""
+        return AsyncCompressor(self.compressor.with_store(store))
 
     is_due = in_thread(Compressor.is_due)
     plan = in_thread(Compressor.plan)

@@ -6,7 +6,7 @@ along whatever was said behind it. What a step returns says how it is undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -37,7 +37,7 @@ class Committer:
         db: StateDatabase,
         ledger: Ledger,
         routes: Routes,
-        hooks: Hooks,
+        hooks: Callable[[], Hooks],
         estimate: Estimate,
     ) -> None:
         self._db = db
@@ -130,7 +130,7 @@ class Committer:
         return {"compressed": compressed.stored(), "done": asdict(done)}
 
     def _tell(self, hook: str, ready: Ready, session_id: str, count: int) -> None:
-        self._hooks.call(
+        self._hooks().call(
             hook,
             session_id=session_id,
             platform=ready.row["source"],

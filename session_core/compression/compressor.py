@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from session_core.compression import placement, tokens
 from session_core.compression.applied import close
@@ -78,6 +78,16 @@ class Compressor:
         ledger.check_home(db)
         if store is not None:
             check_database(store, db)
+        self._given: dict[str, Any] = {
+            "store": store,
+            "hooks": hooks,
+            "limits": limits,
+            "estimate": estimate,
+            "clean": clean,
+            "client": client,
+            "clock": clock,
+        }
+        self._default_hooks = hooks or Hooks()
         self._own_store = _store_of(db) if store is None else None
         store = store or self._own_store
         self._db = db
@@ -90,7 +100,7 @@ class Compressor:
             db, ledger, store, limits=self._limits, estimate=estimate, clean=clean, clock=clock
         )
         routes = Routes(db, store)
-        committer = Committer(db, ledger, routes, hooks or Hooks(), estimate)
+        committer = Committer(db, ledger, routes, self._hooks, estimate)
         self._applying = Applying(db, ledger, self._locks, self._planner, committer, client=client)
         self._undo = Undo(db, ledger, routes, self._locks, client=client, clock=clock)
 
@@ -109,6 +119,26 @@ class Compressor:
         """Close the session store that was made here, and nothing that was given."""
         if self._own_store is not None:
             self._own_store.close()
+
+    def with_store(self, store: SessionStore) -> Compressor:
+        """Return a compressor with a store and its hooks, if this one was given neither.
+
+        The store of another database gives its hooks alone: a route is moved in one transaction
+        with the session.
+        """
+        missing: dict[str, Any] = {"hooks": store.hooks} if self._given["hooks"] is None else {}
+        if self._given["store"] is None and store.db is self._db:
+            missing["store"] = store
+        if not any(missing.values()):
+            return self
+        return type(self)(self._db, self._ledger, **{**self._given, **missing})
+
+    def _hooks(self) -> Hooks:
+        """Return the hooks: a runtime gives its own to the store, perhaps after this was made."""
+        store: SessionStore | None = self._given["store"]
+        hooks: Hooks | None = self._given["hooks"]
+        of_store = None if store is None else store.hooks
+        return hooks or of_store or self._default_hooks
 
     def is_due(self, session_id: str) -> bool:
         """Whether a conversation has grown to where it should be compressed."""

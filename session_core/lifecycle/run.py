@@ -67,6 +67,8 @@ class Run:
         self.turn: Turn[Any] | None = None
         self.token: str | None = None
         self.number = 0
+        self.tell_start: Callable[[], object] = lambda: None
+        """Called when an append of this turn has created the session."""
         self._store = store
         self._db = db
         self._stored = db.get_session(self.session_id) is not None
@@ -148,6 +150,8 @@ class Run:
     ) -> Compressed:
         """Compress the session of this turn and go on in what that came to.
 
+        A compressor without a store or hooks has those of the runtime meanwhile.
+
         Raises:
             Conflict: a later message of the chat is at work by now.
             InvalidInput: the compressor is an async one; `acompress` awaits it.
@@ -155,7 +159,8 @@ class Run:
         """
         self._warn_on_loop("compress")
         with self._compressing():
-            done = compressor.compress(self.session_id, summarizer, **options)
+            equipped = compressor.with_store(self._store)
+            done = equipped.compress(self.session_id, summarizer, **options)
             if inspect.iscoroutine(done):
                 done.close()
                 raise InvalidInput("an async compressor is awaited: await run.acompress(...)")
@@ -252,6 +257,8 @@ class Run:
                     appended = append()
             if is_there:
                 self._stored = True
+                if appended.created:
+                    self.tell_start()
                 self._note(appended)
                 return appended
             self.catch_up()

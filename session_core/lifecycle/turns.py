@@ -131,25 +131,26 @@ class Turns(Endings):
         try:
             run = Run(entry, self.store, self.db, source)
             run.token, run.number = token, number
-            self._tell_start(run, entry)
+            self._prepare_start(run, entry)
         except BaseException:
             self.store.drop_turn(entry.key, token)
             raise
         return run
 
-    def _tell_start(self, run: Run, entry: SessionEntry) -> None:
-        """Tell that a session begins; one that is in use has no end that was told."""
+    def _prepare_start(self, run: Run, entry: SessionEntry) -> None:
+        """Let a run tell that its session begins; one that is in use has no end that was told."""
         self.hooks.reopened(run.session_id)
         if entry.is_fresh_reset or entry.was_auto_reset:
             # It would take along what was said before the reset, where that was never stored.
             self.cache.evict(run.session_key, unless=run.session_id)
-        if self.db.get_session(run.session_id) is None:
-            self.hooks.once(
-                "on_session_start",
-                session_id=run.session_id,
-                platform=run.platform,
-                **known(entry.model_override or {}, "model"),
-            )
+        # The append that creates the session decides: several processes may begin a turn in it.
+        run.tell_start = partial(
+            self.hooks.once,
+            "on_session_start",
+            session_id=run.session_id,
+            platform=run.platform,
+            **known(entry.model_override or {}, "model"),
+        )
 
     def _claim(self, run: Run) -> Turn[Agent]:
         signature = self._signature(run.entry)

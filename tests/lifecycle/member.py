@@ -29,8 +29,13 @@ class Memory:
         return str(self.known)
 
 
-def do(runtime: SessionRuntime, verb: str, number: int) -> str:
+def do(runtime: SessionRuntime, verb: str, number: int, started: list[str]) -> str:
     """Do something with the chat that all share, once or over and over."""
+    if verb == "meet":
+        for chat_id in range(number):
+            runtime.handle(chat(chat_id), "hello")
+        runtime.hooks.drain()
+        return " ".join(started)
     if verb == "say":
         return runtime.handle(chat(), "hello").text
     if verb == "reset":
@@ -46,10 +51,12 @@ def main(home: str) -> None:
     """Do what each line says."""
     with SessionDB(Path(home) / "state.db") as db, SessionStore(Path(home), db=db) as store:
         runtime = SessionRuntime(store, Memory)
+        started: list[str] = []
+        runtime.hooks.add("on_session_start", lambda **given: started.append(given["session_id"]))
         print("up", flush=True)
         for line in sys.stdin:
             verb, _, number = line.strip().partition(" ")
-            print(do(runtime, verb, int(number or 0)), flush=True)
+            print(do(runtime, verb, int(number or 0), started), flush=True)
 
 
 if __name__ == "__main__":

@@ -193,3 +193,38 @@ def test_the_next_message_after_an_undo_is_in_the_session_of_before(
     assert world.store.peek_session_id(KEY) == done.session_id
     compressor.undo(done.batch)
     assert world.say("back again").session_id == old
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_bare_compressor_has_the_hooks_of_its_runtime(
+    world: World, tmp_path: Path, shape: Any, kind: str
+) -> None:
+    old = talk(world)
+    called: list[dict[str, Any]] = []
+    world.hooks.add("after_compression", lambda **given: called.append(given))
+    with Ledger(StateFolder(world.db.path, root=tmp_path / "state")) as ledger:
+        bare = Compressor(world.db, ledger)
+
+        async def acompress(run: Run, message: Any) -> str:
+            run.append("user", message)
+            await run.acompress(bare, lambda _: "what was said", shape=shape, keep_last=2)
+            return "short of it"
+
+        world.agent = acompress if kind == "async" else compressing(bare, shape)
+        reply = world.say("and now?")
+        bare.close()
+    (given,) = called
+    names = ("session_id", "old_session_id", "in_place")
+    assert [given[name] for name in names] == [reply.session_id, old, shape == "in_place"]
+    assert world.agree() == reply.session_id
+
+
+def test_compressor_with_a_store_has_its_hooks(world: World, tmp_path: Path) -> None:
+    old = talk(world)
+    called: list[dict[str, Any]] = []
+    world.hooks.add("after_compression", lambda **given: called.append(given))
+    with Ledger(StateFolder(world.db.path, root=tmp_path / "state")) as ledger:
+        compressor = Compressor(world.db, ledger, store=world.store)
+        compressor.compress(old, lambda _: "what was said", keep_last=2)
+    assert len(called) == 1

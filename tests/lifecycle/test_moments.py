@@ -5,11 +5,13 @@ Where a row is told otherwise than by Hermes, the name of its test says so, and 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from session_core import ExpiryWatcher
+from session_core.lifecycle.run import Run
 from tests.lifecycle.runtimes import Gate, World, beside
 from tests.routing.chats import KEY
 
@@ -24,8 +26,38 @@ def test_the_first_turn_of_a_new_session_starts_it(world: World) -> None:
     assert told(world, "start") == [{"session_id": ids[0], "platform": "telegram"}]
 
 
+def test_start_is_told_by_the_append_that_creates(world: World, home_path: Path) -> None:
+    other = World(home_path)
+    begun: list[str] = []
+
+    def agent(run: Run, message: Any) -> str:
+        if message == "first":  # both turns have begun before one of them stores anything
+            begun.append(other.say("second").session_id)
+        run.append("user", message)
+        return "fine"
+
+    world.agent = other.agent = agent
+    session_id = world.say("first").session_id
+    assert begun == [session_id]
+    assert world.names("start") == []
+    assert other.names("start") == [("start", session_id)]
+    other.close()
+
+
+def test_append_many_tells_the_start(world: World) -> None:
+    def agent(run: Run, message: Any) -> str:
+        told_before = len(told(world, "start"))
+        run.append_many([])
+        run.append_many([{"role": "user", "content": message}])
+        run.append("assistant", "fine")
+        assert (told_before, len(told(world, "start"))) == (0, 1)
+        return "fine"
+
+    world.agent = agent
+    assert not world.say().failed
+
+
 def test_a_start_tells_the_model_where_the_chat_has_asked_for_one(world: World) -> None:
-    world.agent = lambda *_: "nothing is stored"
     world.say()
     world.runtime.reset(KEY)
     world.store.set_model_override(KEY, {"model": "opus"})

@@ -82,3 +82,11 @@ def test_turns_and_resets_of_both_at_once_lose_no_message_and_leave_no_session_o
         routed = {store.peek_session_id(of(number)) for number in range(2)}
         rows: list[Any] = [db.get_session(session_id) for session_id in ids]
         assert {row["id"] for row in rows if row["ended_at"] is None} <= routed
+
+
+def test_session_starts_in_one_of_two_processes(members: list[Member], home_path: Path) -> None:
+    for member in members:
+        member.tell(f"meet {TURNS}")
+    started = [session_id for member in members for session_id in member.answer().split()]
+    with SessionDB(home_path / "state.db") as db:
+        assert sorted(started) == sorted(line.id for line in db.list_sessions(limit=200).items)
