@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import inspect
+import multiprocessing
 import pickle
+import pkgutil
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from session_core import Appended, Busy, NotFound, Revision, TitleTaken
+import mcp_serve
+import session_core
+from session_core import (
+    Appended,
+    Busy,
+    GatewayConfig,
+    NotCompressed,
+    NotFound,
+    Page,
+    Platform,
+    Revision,
+    SessionEntry,
+    SessionError,
+    SessionFilter,
+    SessionResetPolicy,
+    SessionSource,
+    TitleTaken,
+    Wanted,
+)
 
 COPIES: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
@@ -39,3 +63,93 @@ def test_an_error_keeps_what_it_says_when_it_is_copied(copied: Callable[[Any], A
     ):
         again = copied(error)
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+# -- every public error and value ------------------------------------------------------------
+
+SERVICES = {
+    *("AgentCache", "AsyncCompressor", "AsyncMaintenance", "AsyncSessionDB", "AsyncSessionStore"),
+    *("Compressor", "ExpiryWatcher", "Hooks", "Ledger", "Maintenance", "Run", "SessionDB"),
+    *("SessionRuntime", "SessionStore", "StateDatabase", "StateFolder"),
+}
+"""Public classes that hold a database, a file or a lock."""
+
+MADE: dict[str, Any] = {
+    "Appended": Appended(7, Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)),
+    "GatewayConfig": GatewayConfig(sessions_dir=Path("x"), of_the_future=5),
+    "Page": Page([1, 2], "next"),
+    "Platform": Platform.TELEGRAM,
+    "SessionEntry": SessionEntry.from_dict(
+        {
+            "session_key": "k",
+            "session_id": "s",
+            "of_the_future": 5,
+            **dict.fromkeys(("created_at", "updated_at"), "2026-11-19T00:00:00"),
+        }
+    ),
+    "SessionFilter": SessionFilter(project="x"),
+    "SessionResetPolicy": SessionResetPolicy(mode="idle"),
+    "SessionSource": SessionSource("telegram", "42", extra={"of_the_future": 5}),
+    "Wanted": Wanted("sessions"),
+}
+
+
+def errors() -> list[type[SessionError]]:
+    """Return all classes of errors of both packages."""
+    for package in (session_core, mcp_serve):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found = [SessionError]
+    for each in found:
+        found += [child for child in each.__subclasses__() if child not in found]
+    return sorted(found, key=lambda each: each.__qualname__)
+
+
+def made_with_words(kind: type[Any]) -> Any:
+    """Return an instance whose arguments are their names."""
+    parameters = list(inspect.signature(kind).parameters.values())
+    words = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    named = {each.name: [each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
+    return kind(*words, **named)
+
+
+def values() -> list[str]:
+    """Return the names of all public classes that are neither an error nor a service."""
+    public = {name: getattr(session_core, name) for name in session_core.__all__}
+    return [
+        name
+        for name, each in public.items()
+        if isinstance(each, type) and not issubclass(each, SessionError) and name not in SERVICES
+    ]
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_every_error_survives_a_copy(copied: Callable[[Any], Any]) -> None:
+    for kind in errors():
+        error = SessionError("x") if kind is SessionError else made_with_words(kind)
+        again = copied(error)
+        assert type(again) is kind
+        assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_every_value_survives_a_copy(copied: Callable[[Any], Any]) -> None:
+    for name in values():
+        value = MADE[name] if name in MADE else made_with_words(getattr(session_core, name))
+        again = copied(value)
+        assert type(again) is type(value), name
+        assert repr(again) == repr(value), name
+        assert again == value, name
+
+
+def fail(code: str) -> None:
+    raise NotCompressed(code, "nothing to win")
+
+
+def test_pool_survives_an_error_of_compression() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with pytest.raises(NotCompressed, match="nothing to win") as raised:
+            pool.submit(fail, "small").result(timeout=60)
+        assert raised.value.code == "small"
+        assert pool.submit(len, "ab").result(timeout=60) == 2
