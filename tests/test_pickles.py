@@ -21,6 +21,7 @@ from session_core import (
     Appended,
     Busy,
     GatewayConfig,
+    Limits,
     NotCompressed,
     NotFound,
     Page,
@@ -77,6 +78,7 @@ SERVICES = {
 MADE: dict[str, Any] = {
     "Appended": Appended(7, Revision(0, 0, 0, 0, None), Revision(7, 1, 0, 0, None)),
     "GatewayConfig": GatewayConfig(sessions_dir=Path("x"), of_the_future=5),
+    "Limits": Limits(),
     "Page": Page([1, 2], "next"),
     "Platform": Platform.TELEGRAM,
     "SessionEntry": SessionEntry.from_dict(
@@ -108,6 +110,10 @@ def errors() -> list[type[SessionError]]:
 
 def made_with_words(kind: type[Any]) -> Any:
     """Return an instance whose arguments are their names."""
+    if issubclass(kind, Exception) and not inspect.isfunction(kind.__init__):
+        return kind("why")
+    if issubclass(kind, dict):
+        return kind(id="id")
     parameters = list(inspect.signature(kind).parameters.values())
     words = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     named = {each.name: [each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
@@ -127,13 +133,17 @@ def values() -> list[str]:
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 def test_every_error_survives_a_copy(copied: Callable[[Any], Any]) -> None:
     for kind in errors():
-        error = SessionError("x") if kind is SessionError else made_with_words(kind)
+        error = made_with_words(kind)
         again = copied(error)
         assert type(again) is kind
         assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
 
 
-@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+MODERN = {name: copied for name, copied in COPIES.items() if name not in {"pickle 0", "pickle 1"}}
+"""The two oldest protocols know no slots, and nothing uses them unless it is told to."""
+
+
+@pytest.mark.parametrize("copied", MODERN.values(), ids=MODERN)
 def test_every_value_survives_a_copy(copied: Callable[[Any], Any]) -> None:
     for name in values():
         value = MADE[name] if name in MADE else made_with_words(getattr(session_core, name))

@@ -194,10 +194,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a mode by case": ({"mode": "Idle"}, "mode must be one of none, idle, daily, both, got 'Idle'"),
     "minutes": ({"idle_minutes": -5}, "idle_minutes must be a number > 0, got -5"),
     "an hour": ({"at_hour": 24}, "at_hour must be an integer from 0 to 23, got 24"),
-    "two": (
-        {"at_hour": "x", "idle_minutes": 0},
-        "got 'x'; idle_minutes must be a number > 0, got 0",
-    ),
+    "of two": ({"at_hour": 4, "idle_minutes": 0}, "idle_minutes must be a number > 0, got 0"),
     "a name": ({"idle_minute": 5}, "idle_minute is not a setting; did you mean idle_minutes?"),
 }
 

@@ -257,9 +257,9 @@ class Run:
                     appended = append()
             if is_there:
                 self._stored = True
-                if appended.created:
-                    self.tell_start()
                 self._note(appended)
+                if appended.created and not self._is_left():
+                    self.tell_start()
                 return appended
             self.catch_up()
 
@@ -325,6 +325,11 @@ class Run:
             reason = self.closed_as or self._reset_meanwhile()
             if reason is not None:
                 self._db.end_session(self.session_id, reason)
+
+    def _is_left(self) -> bool:
+        """Return whether the end of the session was told already: no start follows it."""
+        row = self._db.get_session(self.session_id)
+        return row is not None and row["ended_at"] is not None
 
     def _reset_meanwhile(self) -> str | None:
         now_in = self._store.peek_session_id(self.session_key)

@@ -17,7 +17,9 @@ from typing import Any, Literal
 from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.answers import Applied, Restored
+from session_core.maintenance.answers import Applied, Preview, Restored
+from session_core.maintenance.import_batch import IMPORT
+from session_core.maintenance.import_undo import ImportUndo
 from session_core.maintenance.maintenance import Maintenance
 from session_core.maintenance.outcome import NOT_AFRESH
 from session_core.maintenance.records import Wanted
@@ -222,6 +224,33 @@ def _import(opened: Opened) -> bool:
     return False
 
 
+def _brought(opened: Opened) -> None:
+    """Import what was taken away."""
+    _taken_away(opened)
+    _import(opened)
+
+
+def _undo_import(opened: Opened) -> None:
+    for batch in opened.maintenance.batches(undone=False).items:
+        if batch.what == IMPORT:
+            planned = opened.maintenance.restore(batch.id)
+            assert isinstance(planned, Preview)
+            if planned.plan is not None:
+                opened.maintenance.apply(planned.plan)
+
+
+def _undo_import_again(opened: Opened) -> bool:
+    with suppress(Conflict):  # it turns out that it was undone
+        _undo_import(opened)
+    return False
+
+
+def _undo_the_undo(opened: Opened) -> None:
+    for batch in opened.maintenance.batches(undone=False).items:
+        if batch.what == ImportUndo.KIND:
+            opened.maintenance.restore(batch.id)
+
+
 def _taken_away(opened: Opened) -> None:
     names = ["large", "small", "ghost"]
     opened.maintenance.export(_carried(opened), names)
@@ -259,6 +288,18 @@ _ALL = (
     ),
     Change("maintenance.export, own", _export, _nothing, "own", _export_again),
     Change("maintenance.import_, own", _import, _taken_away, "own", _import, in_steps=True),
+    *(
+        Change(
+            f"maintenance.restore, import, {kind}",
+            _undo_import,
+            _brought,
+            kind,
+            _undo_import_again,
+            _undo_the_undo,
+            in_steps=True,
+        )
+        for kind in _ALIVE
+    ),
 )
 """All in a home of our own; elsewhere what differs: the triggers of Hermes, routes in a file."""
 

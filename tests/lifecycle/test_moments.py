@@ -87,7 +87,7 @@ def test_a_close_at_work_ends_the_turn_as_interrupted_and_then_finalizes(world: 
         world.runtime.finalize(KEY, "session_boundary")
         gate.opened.set()
     given = {"session_id": replies[0].session_id, "platform": "telegram"}
-    assert world.told[1:] == [
+    assert world.told == [
         ("on_session_end", {**given, "completed": False, "interrupted": True}),
         ("on_session_finalize", {**given, "reason": "session_boundary"}),
     ]

@@ -98,8 +98,8 @@ def test_a_turn_that_a_shutdown_cuts_off_ends_once_and_before_its_session(world:
         world.runtime.shutdown()
         waiting["a"].opened.set()
     session_id = replies[0].session_id
-    assert world.names() == [("start", session_id), ("end", session_id), ("finalize", session_id)]
-    assert (world.told[1][1]["completed"], world.told[1][1]["interrupted"]) == (False, True)
+    assert world.names() == [("end", session_id), ("finalize", session_id)]
+    assert (world.told[0][1]["completed"], world.told[0][1]["interrupted"]) == (False, True)
 
 
 def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world: World) -> None:

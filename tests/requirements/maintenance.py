@@ -243,6 +243,23 @@ REQUIREMENTS = {
         "messages_whose_ids_others_have_get_new_ones_in_their_order",
         "a_long_session_comes_in_over_several_transactions",
         "an_import_that_was_cut_short_goes_on_where_it_was",
+        "preview_names_all_that_is_refused",
+    ),
+    "maintenance:import chats": of(
+        "issue 16, 11",
+        "An import brings no routes, chats or hand-offs; a line of it receives no message.",
+        "maintenance/test_import_chats",
+        "imported_line_receives_no_message",
+        "imported_line_receives_no_message_without_chat",
+    ),
+    "maintenance:import undo": of(
+        "issue 16, 19",
+        "An import is a batch; its undo removes what was not used since, and has an undo itself.",
+        "maintenance/test_import_undo",
+        "undo_leaves_the_home_of_before",
+        "undo_of_undo_brings_all_back",
+        "session_used_since_stays",
+        "killed_import_is_resumed_or_undone",
     ),
     "maintenance:exports-and-hermes": of(
         "issue 5",

@@ -45,7 +45,7 @@ REQUIREMENTS = {
         "what_is_exported_comes_into_another_home_equal",
         "everything_is_exported_unless_something_is_asked_for",
         "it_is_shown_and_asked_before_anything_comes_in",
-        "with_a_yes_it_comes_in_and_is_taken_back_by_what_is_said",
+        "import_is_undone_by_the_printed_command",
         "without_a_terminal_nothing_comes_in_but_by_yes",
         "a_file_that_changes_while_somebody_looks_does_not_come_in",
         "ctrl_c_at_the_question_leaves_all_as_it_was",

@@ -29,9 +29,17 @@ def test_a_list_or_mapping_reads_as_it_was_stored(value: Any) -> None:
     assert content.decode(stored) == value
 
 
-@given(st.text() | st.none() | st.binary() | st.integers() | FINITE)
+@given(st.text() | st.none() | st.binary())
 def test_what_is_no_list_is_stored_as_it_is(value: Any) -> None:
     assert content.encode(value) == value
+
+
+@given(st.integers() | st.booleans() | FINITE)
+def test_number_keeps_its_type(value: Any) -> None:
+    stored = content.encode(value)
+    assert isinstance(stored, str)
+    assert content.decode(stored) == value
+    assert type(content.decode(stored)) is type(value)
 
 
 @pytest.mark.parametrize(
