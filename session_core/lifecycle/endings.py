@@ -149,6 +149,8 @@ class Endings:
 
     def _end(self, run: Run, *, completed: bool, interrupted: bool = False, **more: Any) -> None:
         """Tell that a turn has ended, once: whoever cut it off has told it already."""
+        with self._reporting(f"the start of {run.session_id} is not told"):
+            run.announce_start()
         self._forget(run)
         if run.superseded and run.turn is not None:
             run.turn.forget()

@@ -69,6 +69,7 @@ class Run:
         self.number = 0
         self.tell_start: Callable[[], object] = lambda: None
         """Called when an append of this turn has created the session."""
+        self._has_created = False
         self._store = store
         self._db = db
         self._stored = db.get_session(self.session_id) is not None
@@ -203,6 +204,17 @@ class Run:
         compress = partial(self.compress, inner, summarizer, **options)
         return await self._in_thread(compress, threads_of(inner, "calls"))
 
+    def announce_start(self) -> None:
+        """Tell that this turn has created its session, once that is committed.
+
+        Nothing is told of a session that has ended meanwhile: its end was told already.
+        """
+        if self._has_created and not self._db.in_transaction:
+            row = self._db.get_session(self.session_id)
+            self._has_created = row is None
+            if row is not None and row["ended_at"] is None:
+                self.tell_start()
+
     def make_current(self) -> None:
         """Make this the current session where it is not, as after a step in another context."""
         set_current_session_id(self.session_id)
@@ -258,8 +270,8 @@ class Run:
             if is_there:
                 self._stored = True
                 self._note(appended)
-                if appended.created and not self._is_left():
-                    self.tell_start()
+                self._has_created = self._has_created or appended.created
+                self.announce_start()
                 return appended
             self.catch_up()
 
@@ -325,11 +337,6 @@ class Run:
             reason = self.closed_as or self._reset_meanwhile()
             if reason is not None:
                 self._db.end_session(self.session_id, reason)
-
-    def _is_left(self) -> bool:
-        """Return whether the end of the session was told already: no start follows it."""
-        row = self._db.get_session(self.session_id)
-        return row is not None and row["ended_at"] is not None
 
     def _reset_meanwhile(self) -> str | None:
         now_in = self._store.peek_session_id(self.session_key)

@@ -5,6 +5,7 @@ Where a row is told otherwise than by Hermes, the name of its test says so, and 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,22 @@ def test_start_is_told_by_the_append_that_creates(world: World, home_path: Path)
     assert world.names("start") == []
     assert other.names("start") == [("start", session_id)]
     other.close()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_start_waits_for_the_commit(world: World, kept: bool) -> None:
+    def agent(run: Run, message: Any) -> str:
+        with suppress(ZeroDivisionError), world.db.transaction():
+            run.append("user", message)
+            assert told(world, "start") == []
+            if not kept:
+                raise ZeroDivisionError
+        return "fine"
+
+    world.agent = agent
+    session_id = world.say().session_id
+    hooks = ["start", "end"] if kept else ["end"]
+    assert world.names() == [(hook, session_id) for hook in hooks]
 
 
 def test_append_many_tells_the_start(world: World) -> None:

@@ -245,14 +245,14 @@ REQUIREMENTS = {
         "an_import_that_was_cut_short_goes_on_where_it_was",
         "preview_names_all_that_is_refused",
     ),
-    "maintenance:import chats": of(
+    "maintenance:import-chats": of(
         "issue 16, 11",
         "An import brings no routes, chats or hand-offs; a line of it receives no message.",
         "maintenance/test_import_chats",
         "imported_line_receives_no_message",
         "imported_line_receives_no_message_without_chat",
     ),
-    "maintenance:import undo": of(
+    "maintenance:import-undo": of(
         "issue 16, 19",
         "An import is a batch; its undo removes what was not used since, and has an undo itself.",
         "maintenance/test_import_undo",
