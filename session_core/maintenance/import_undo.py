@@ -56,7 +56,7 @@ class ImportUndo:
         return self._ledger.batch(batch_id).what == IMPORT
 
     def plan(self, batch_id: str) -> Preview:
-        """Record what taking an import back would remove.
+        """Record what taking an import back would remove, or return the plan that has begun to.
 
         Raises:
             NotFound: there is no such batch.
@@ -64,6 +64,9 @@ class ImportUndo:
         """
         resume(self._db, self._ledger, {IMPORT})
         batch = self._ledger.undoable(batch_id)
+        for begun in self._ledger.applied(self.KIND):
+            if begun.about["undoes"] == batch.id:  # another plan would find half of it changed
+                return Preview.of(begun)
         brought = brought_by(self._left(batch))
         scene = self._planner.scene()
         there = {

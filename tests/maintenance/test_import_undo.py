@@ -152,6 +152,24 @@ def test_session_used_since_stays(home: Path, file: Path):
         assert (again.outcome, again.plan) == ("nothing", None)
 
 
+def test_undo_that_was_stopped_goes_on(home: Path, file: Path):
+    before = rows(home)
+    several(file)
+    with maintained(home) as (_, maintenance):
+        batch = str(maintenance.import_(file).batch)
+        plan = maintenance.restore(batch)
+        assert isinstance(plan, Preview)
+        half = maintenance.apply(str(plan.plan), 0)
+        assert half.outcome == "partial"
+        again = maintenance.restore(batch)
+        assert again == plan
+        while maintenance.apply(str(plan.plan)).outcome == "partial":
+            pass
+        assert rows(home) == before
+        with pytest.raises(Conflict, match="undone already"):
+            maintenance.restore(batch)
+
+
 def test_session_used_after_the_plan_stays(home: Path, file: Path):
     written(file, line("a"), line("b"))
     with maintained(home) as (db, maintenance):
