@@ -17,6 +17,7 @@ from session_core.maintenance import carrying, chat_state
 from session_core.maintenance.carrying import MESSAGES, OURS
 from session_core.maintenance.lines import Line
 from session_core.models import Images
+from session_core.state import content
 
 SESSIONS = "sessions"
 
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 _LINEAGE = "segments"
 _MOST = 1 << 63
+_DELEGATE, _ORPHANED = "_delegate_from", "__orphaned__"
 _MOST_REASONS = 5
 _REASON = 200
 """A reason is cut to this many characters: it may quote the file."""
@@ -65,6 +67,8 @@ class Found:
     """The number of messages without a role or a timestamp, which no home takes."""
     first_unfit: int = 0
     """The place of the first of them in the line, counted from 1."""
+    delegator: str | None = None
+    """The session that a mark of its own says it works for; there may be no link to it."""
 
     def noted(self, stored: int, *, renumbered: bool) -> str:
         """Return what says how much of it is stored."""
@@ -139,6 +143,19 @@ def session(file: BinaryIO, found: Found) -> tuple[dict[str, Any], list[Images]]
     chat_state.drop_columns(row)
     row["started_at"] = found.started_at
     return row, tables
+
+
+def delegator_of(row: Mapping[str, Any]) -> str | None:
+    """Return the session that a delegate works for by its mark, None if it names none."""
+    config = content.decode_json(row.get("model_config"))
+    mark = config.get(_DELEGATE) if isinstance(config, dict) else None
+    return mark if isinstance(mark, str) and mark != _ORPHANED else None
+
+
+def drop_delegator(row: dict[str, Any]) -> None:
+    """Let a delegate work for no session that is known, as Hermes marks one that lost its own."""
+    config = content.decode_json(row["model_config"])
+    row["model_config"] = content.dump({**config, _DELEGATE: _ORPHANED})
 
 
 def messages(file: BinaryIO, found: Found) -> Iterator[dict[str, Any]]:
@@ -239,6 +256,7 @@ class _Survey:
             tuple(self.chat_state),
             self.seen - self.messages,
             self.first_unfit,
+            delegator_of(row),
         )
 
     def _require_columns(self, began: Any) -> None:

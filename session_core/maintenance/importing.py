@@ -23,7 +23,13 @@ from session_core.maintenance.arriving import SESSIONS, Broken, Found
 from session_core.maintenance.carrying import MESSAGES
 from session_core.maintenance.import_batch import IMPORT, ImportBatch
 from session_core.maintenance.imported import Arrivals, Coming, Imported, Tally
-from session_core.maintenance.storing import STRANGE, Reading, Refused, Storing
+from session_core.maintenance.storing import (
+    STRANGE,
+    STRANGE_DELEGATOR,
+    Reading,
+    Refused,
+    Storing,
+)
 from session_core.state.contract import StateDatabase
 
 _THERE = "it is there already"
@@ -162,7 +168,7 @@ class Importing:
             "sessions": result.sessions,
             "messages": result.messages,
             "skipped": len(result.skipped),
-            "broken": len(result.broken),
+            "broken": len(result.broken) + result.more_broken,
         }
         if result.batch is not None:
             counts["batch"] = result.batch
@@ -204,6 +210,8 @@ class _Look:
         if line.title is not None and line.title in self._titles:
             yield Skipped(line.id, _TITLE_TAKEN)
         self._titles.add(line.title)
+        if not self._storing.may_have(self._lines, line.delegator):
+            yield Skipped(line.id, STRANGE_DELEGATOR)
         if line.parent is None:
             return
         if not self._storing.may_have(self._lines, line.parent):

@@ -25,6 +25,7 @@ MARK = "mcp_sessions:import:"
 """How the keys begin under which a home has how much of a session was imported."""
 
 _ROW_BYTES = 200
+STRANGE_DELEGATOR = "model_config: it works for a session that is there, and is none of this file"
 STRANGE = "parent_session_id: it is there, and is none of this file"
 
 _HIGHEST_ID = 1 << 40
@@ -208,6 +209,9 @@ class Storing:
         if not self.may_have(reading.lines, row.get("parent_session_id")):
             row["parent_session_id"] = None
             reading.tally.left_out.append(Skipped(found.id, STRANGE))
+        if not self.may_have(reading.lines, found.delegator):
+            arriving.drop_delegator(row)
+            reading.tally.left_out.append(Skipped(found.id, STRANGE_DELEGATOR))
         return [Images(SESSIONS, tuple(row), (tuple(row.values()),)), *tables]
 
     def _last_id(self) -> int:

@@ -278,6 +278,25 @@ def test_no_session_that_is_there_is_gone_on_with_by_a_file(fresh: Place, file: 
     assert fresh.db.get_compression_tip("root") == "tip"
 
 
+@pytest.mark.parametrize("as_text", [True, False])
+def test_import_brings_no_delegate_to_a_session(fresh: Place, file: Path, as_text: bool):
+    fresh.db.append_message("victim", "user", "mine", create={"source": "cli"})
+    marks = ("victim", "boss", "__orphaned__")
+    lines = []
+    for number, mark in enumerate(marks):
+        config = {"_delegate_from": mark, "model": "m"}
+        lines.append(line(f"d{number}", model_config=json.dumps(config) if as_text else config))
+    written(file, line("boss"), *lines)
+    found, done = fresh.importing.look_into(file), fresh.importing.read_file(file)
+    (left,) = done.left_out
+    assert (left.id, found.left_out) == ("d0", (left,))
+    assert "works for a session that is there, and is none of this file" in left.why
+    stored = [fresh.db.get_session(f"d{number}") for number in range(3)]
+    configs = [json.loads(row["model_config"]) for row in stored if row is not None]
+    assert [each["_delegate_from"] for each in configs] == ["__orphaned__", "boss", "__orphaned__"]
+    assert {each["model"] for each in configs} == {"m"}
+
+
 def test_a_session_comes_back_behind_its_parent_that_stayed(fresh: Place, file: Path):
     fresh.importing.read_file(written(file, line("a"), line("b", parent_session_id="a")))
     fresh.db.delete_sessions(["b"])
