@@ -207,7 +207,7 @@ def test_bare_compressor_has_the_hooks_of_its_runtime(
         bare = Compressor(world.db, ledger)
 
         async def acompress(run: Run, message: Any) -> str:
-            run.append("user", message)
+            await run.aappend("user", message)
             await run.acompress(bare, lambda _: "what was said", shape=shape, keep_last=2)
             return "short of it"
 
