@@ -24,11 +24,17 @@ def add_cjk_index(path: Path) -> None:
             connection.execute(statement)
         connection.execute(f"INSERT INTO {INDEX}({INDEX}) VALUES ('rebuild')")  # noqa: S608
         connection.execute("COMMIT")
+    block_index(path)
+
+
+def block_index(path: Path, name: str = INDEX) -> None:
+    """Let an index name the tokenizer that this SQLite does not have."""
+    with connect(path) as connection:
         version = connection.execute("PRAGMA schema_version").fetchone()[0]
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute(
             "UPDATE sqlite_master SET sql = replace(sql, 'unicode61', ?) WHERE name = ?",
-            (TOKENIZER, INDEX),
+            (TOKENIZER, name),
         )
         connection.execute(f"PRAGMA schema_version={version + 1}")
         connection.execute("PRAGMA writable_schema=OFF")

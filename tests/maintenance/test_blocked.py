@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from session_core import Compressor, Limits
+from session_core import Compressor, Limits, SessionDB
 from session_core.errors import Unsupported
-from tests.cjk import INDEX, add_cjk_index
+from tests.cjk import INDEX, add_cjk_index, block_index
+from tests.hermes_schema import cjk_statements
 from tests.homes import connect
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import fill, opened
@@ -202,3 +203,21 @@ def test_index_without_triggers_blocks_nothing(blocked: Changing) -> None:
 
 def test_health_of_usual_home_has_no_blocked_index(usual: Changing) -> None:
     assert "blocked_index" not in {each.code for each in usual.maintenance.health().findings}
+
+
+def test_dead_entries_of_blocked_index_are_not_promised(home_path: Path) -> None:
+    with opened(home_path, 30) as home:
+        for statement in cjk_statements("unicode61"):
+            home.sql(statement)
+        for number in range(40):
+            home.session(f"s{number}", 140, reason="idle", messages=30)
+        while home.db.optimize_step():
+            pass
+        home.db.delete_sessions([f"s{number}" for number in range(30)])
+        dead = home.db.sizes().index_dead
+    block_index(home_path / "state.db")
+    with SessionDB(home_path / "state.db") as db:
+        assert 0 < db.sizes().index_dead < dead
+        while db.optimize_step():
+            pass
+        assert db.sizes().index_dead == 0

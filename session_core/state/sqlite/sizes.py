@@ -23,6 +23,7 @@ from session_core.models import Sizes
 from session_core.presence import sidecar
 from session_core.state.contract import Step
 from session_core.state.sqlite import blocks
+from session_core.state.sqlite.extension import list_usable
 from session_core.state.sqlite.handle import Handle, quoted
 from session_core.state.sqlite.index_segments import count_blocks, estimate_dead_blocks
 
@@ -92,7 +93,7 @@ def estimate(handle: Handle, path: Path) -> Sizes:
     scale = (pages - free) * page / (sum(parts.values()) or 1)
     sizes = Sizes(db=pages * page, wal=_size(sidecar(path, "-wal")), free=free * page, index=0)
     scaled = {table: size * scale for table, size in parts.items()}
-    dead = page * sum(estimate_dead_blocks(handle, f"{name}_data") for name in found.indexes)
+    dead = page * sum(estimate_dead_blocks(handle, f"{name}_data") for name in list_usable(handle))
     return replace(found.fill(sizes, scaled, exact=False), index_dead=round(dead))
 
 
