@@ -6,6 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
+from mcp_serve.files import read_file, write_new
 from session_core import Denied, SessionError, StateFolder
 
 VARIABLE = "MCP_SESSIONS_TOKEN"
@@ -54,7 +55,7 @@ def _checked(given: str, wrong: str, following: str) -> str:
 def _read(path: Path) -> str | None:
     """Return the token of a file, None where there is none; what else is in it opens nothing."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        text = read_file(path).decode("utf-8", "replace").strip()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -65,14 +66,11 @@ def _read(path: Path) -> str | None:
 def _made(path: Path) -> str:
     """Make a token, unless another process was faster."""
     token = secrets.token_urlsafe(_BYTES)
-    whole = path.with_name(f".{_FILE}_{secrets.token_hex(4)}")
-    descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
     try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(token + "\n")
-        os.link(whole, path)
+        write_new(path, [f"{token}\n".encode()], prefix=f".{_FILE}_", mode=_PRIVATE)
     except FileExistsError:
-        token = _read(path) or token
-    finally:
-        whole.unlink()
+        stored = _read(path)
+        if stored is None:
+            raise Denied(f"{path} is a link to nothing; remove it, then start again") from None
+        return stored
     return token

@@ -7,13 +7,18 @@ word of the file itself, in which secrets are.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from session_core._files import read_file
+
 WORDS = {"true": True, "1": True, "yes": True, "on": True}
 WORDS |= {"false": False, "0": False, "no": False, "off": False}
+
+_MOST_NODES, _MOST_DEEP, _MOST_DIGITS = 1_000_000, 100, 4_000
 
 Problem = tuple[tuple[str, ...], str]
 """Where the value is that cannot be used, and what of it."""
@@ -96,12 +101,14 @@ class Found:
 
     def _read(self, path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
         try:
-            told = parse(path.read_bytes().decode()) or {}
+            told = parse(read_file(path).decode()) or {}
         except FileNotFoundError:
             return {}
         except _UNREADABLE as error:
             line = getattr(error, "lineno", None)
-            self._say(f"{path.name} cannot be read" + (f", see line {line}" if line else ""))
+            where = f", see line {line}" if line else ""
+            why = f": {error.strerror}" if isinstance(error, OSError) else ""
+            self._say(f"{path.name} cannot be read{where}{why}")
             return {}
         if not isinstance(told, dict):
             self._say(f"{path.name} has no keys")
@@ -142,8 +149,10 @@ class Found:
 def _parse_yaml(text: str) -> Any:
     import yaml  # noqa: PLC0415 -- only a home with such a file needs it
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 -- both are safe
+        _require_small(yaml.parse(text, loader))
+        return yaml.load(text, loader)  # noqa: S506 -- both are safe
     except yaml.YAMLError as error:
         found = ValueError("no YAML")
         mark = getattr(error, "problem_mark", None)
@@ -151,7 +160,40 @@ def _parse_yaml(text: str) -> Any:
         raise found from None
 
 
+def _require_small(events: Iterable[Any]) -> None:
+    """Refuse YAML that is nested too deep, or too large once its aliases are written out.
+
+    The C loader overflows its stack on the former, and merged aliases double with each line.
+    """
+    size = 0
+    sizes: dict[str | None, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []
+    for event in events:
+        kind = type(event).__name__
+        if kind in ("MappingStartEvent", "SequenceStartEvent"):
+            open_nodes.append((event.anchor, size))
+        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+            anchor, before = open_nodes.pop()
+            sizes[anchor] = size - before
+        size += sizes.get(event.anchor, 0) if kind == "AliasEvent" else 1
+        if size > _MOST_NODES or len(open_nodes) > _MOST_DEEP or _is_endless_number(event):
+            raise ValueError("too large or nested too deep")
+
+
+def _is_endless_number(event: Any) -> bool:
+    """Return True for a number of base 60 that takes minutes to read."""
+    text = getattr(event, "value", "")
+    return len(text) > _MOST_DIGITS and not text.strip("0123456789:_.+-")
+
+
+_BRIEFLY = reprlib.Repr()
+_BRIEFLY.maxlevel, _BRIEFLY.maxstring, _BRIEFLY.maxlong, _BRIEFLY.maxother = 4, 200, 100, 200
+
+
 def shown(given: Any) -> str:
     """Return enough of a value to find it by."""
-    text = repr(given)
+    try:
+        text = _BRIEFLY.repr(given)
+    except ValueError:  # a number with more digits than are written
+        text = "a very large number"
     return text if len(text) <= 40 else f"{text[:39]}…"  # noqa: PLR2004 -- enough to find it by

@@ -1,4 +1,8 @@
-"""Files that are whole or not there: the one place that renames and syncs."""
+"""Read, replace, lock and sync whole files: the one place that does.
+
+A read opens regular files only and is bounded. A write refuses a target that is not a regular file,
+that has another owner, or that a link puts outside the home.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,14 @@ import glob
 import itertools
 import os
 import random
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from session_core.errors import Busy
+from session_core.errors import Busy, Denied
 
 try:
     import fcntl
@@ -33,16 +39,114 @@ _NO_SUCH_LINK = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system says where a file has one name only."""
 
 
-def write_atomic(path: Path, parts: Iterable[bytes], *, prefix: str, mode: int = 0o600) -> None:
+SMALL = 4_000_000
+"""The most bytes of a configuration or a record of a process."""
+
+
+def read_file(path: Path, limit: int = SMALL) -> bytes:
+    """Return the bytes of a regular file; a link is followed, a FIFO or a device never waited for.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file, or has more than `limit` bytes.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(limit + 1) if size <= limit else b""
+    if max(size, len(data)) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit:,} bytes", str(path))
+    return data
+
+
+@contextlib.contextmanager
+def open_regular(path: Path, *, is_link_followed: bool = True) -> Iterator[BinaryIO]:
+    """Open a regular file for reading; the open file itself is checked, so no swap goes unseen.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    _require_regular(os.stat(path, follow_symlinks=is_link_followed), path)  # noqa: PTH116 -- text too
+    flags = os.O_RDONLY | _flag("O_NONBLOCK") | _flag("O_CLOEXEC") | _flag("O_BINARY")
+    flags |= 0 if is_link_followed else _flag("O_NOFOLLOW")
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        _require_regular(os.fstat(file.fileno()), path)
+        yield file
+
+
+def _flag(name: str) -> int:
+    return int(getattr(os, name, 0))
+
+
+def _require_regular(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def find_target(path: Path, home: Path | None = None) -> Path:
+    """Return the file that a write to `path` replaces: `path` itself, or the target of its link.
+
+    A link is followed within the home, and to a file of its own folder. A folder that is itself
+    a link may lead out of the home, to a folder of the home's owner.
+
+    Raises:
+        Denied: a link leads out of the home, the target is not a regular file, or the target or
+            its folder has another owner.
+    """
+    target, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
+    base = folder if home is None else Path(os.path.realpath(home))
+    if target.parent != folder and (home is None or not target.is_relative_to(base)):
+        raise Denied(f"{path} is a link that leads out of {base}; replace the link with a file")
+    owners = _trusted_owners(base, folder)
+    if owners and folder.stat().st_uid not in owners:
+        raise Denied(f"{folder} is the folder of another user; name another folder")
+    with contextlib.suppress(FileNotFoundError):
+        status = target.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise Denied(f"{path} is not a regular file; move it away")
+        if owners and status.st_uid not in owners:
+            raise Denied(f"{path} is the file of another user; move it away, or chown it")
+    return target
+
+
+def _trusted_owners(base: Path, folder: Path, user: int | None = None) -> frozenset[int]:
+    """Return the users whose files may be replaced; the set is empty if the system has no users.
+
+    Outside the home a file of root is replaced only for a home of root.
+    """
+    if not hasattr(os, "geteuid"):
+        return frozenset()
+    user = os.geteuid() if user is None else user
+    is_inside = folder.is_relative_to(base)
+    return frozenset({base.stat().st_uid, *((user,) if is_inside or user else ())})
+
+
+def write_atomic(
+    path: Path,
+    parts: Iterable[bytes],
+    *,
+    prefix: str,
+    mode: int = 0o600,
+    home: Path | None = None,
+) -> None:
     """Write a file that is seen whole or not at all, and is durable when this returns.
 
-    A link is followed to the file that it stands for. What was there before stays when anything
-    fails, and nothing that was begun is left behind.
+    A link within the home stays a link. What was there before stays when anything fails, and
+    nothing that was begun is left behind. Root keeps the owner of the file that it replaces.
+
+    Raises:
+        Denied: `find_target` refuses the path.
     """
-    target = Path(os.path.realpath(path))
+    target = find_target(path, home)
     with _written(target.parent, parts, prefix, mode) as begun:
+        _keep_owner(begun, target)
         _replace(begun, target)
     sync_folder(target.parent)
+
+
+def _keep_owner(begun: Path, target: Path) -> None:
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        with contextlib.suppress(OSError):
+            status = target.lstat()
+            os.chown(begun, status.st_uid, status.st_gid)
 
 
 def write_new(
@@ -80,8 +184,10 @@ def exclusive(path: Path, patience_s: float | None = None) -> Iterator[None]:
     """
     patience_s = _PATIENCE_S if patience_s is None else patience_s
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK")
+    descriptor = os.open(path, flags, 0o600)
     try:
+        _require_regular(os.fstat(descriptor), path)
         _lock(descriptor, path, time.monotonic() + patience_s)
         try:
             yield
@@ -104,12 +210,15 @@ def _lock(descriptor: int, path: Path, deadline: float) -> None:
             return
 
 
-def set_aside(path: Path, now: float) -> Path:
+def set_aside(path: Path, now: float, home: Path | None = None) -> Path:
     """Rename a broken file so that nothing overwrites it, and return its new name.
 
-    A link is followed, and stays for the file that is written next.
+    A link within the home is followed, and stays for the file that is written next.
+
+    Raises:
+        Denied: `find_target` refuses the path.
     """
-    target = Path(os.path.realpath(path))
+    target = find_target(path, home)
     target.lstat()
     aside = name_aside(target, now)
     _replace(target, aside)
@@ -117,9 +226,13 @@ def set_aside(path: Path, now: float) -> Path:
     return aside
 
 
-def name_aside(path: Path, now: float) -> Path:
-    """Return a name for what was broken in this file; an empty file takes it, so nobody else."""
-    target = Path(os.path.realpath(path))
+def name_aside(path: Path, now: float, home: Path | None = None) -> Path:
+    """Return a name for what was broken in this file; an empty file takes it, so nobody else.
+
+    Raises:
+        Denied: `find_target` refuses the path.
+    """
+    target = find_target(path, home)
     stem = f"{target.name}.broken-{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}"
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
     return next(free for name in names if _take(free := target.with_name(name)))

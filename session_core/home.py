@@ -106,9 +106,12 @@ def profiles(root: Path) -> dict[str, Path]:
 
 def active_profile(root: Path) -> str | None:
     """Return the profile in which Hermes starts where none is named; it is told, never followed."""
+    from session_core._files import open_regular  # noqa: PLC0415 -- behind the first answer
+
     try:
-        with (root / "active_profile").open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MOST_OF_A_NAME).strip() or None
+        with open_regular(root / "active_profile") as file:
+            name = file.read(_MOST_OF_A_NAME).decode("utf-8", "replace")
+            return name.strip() or None
     except OSError:
         return None
 

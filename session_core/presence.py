@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import processes
+from session_core._files import read_file
 from session_core.models import Holder
 from session_core.processes import PROC, alive
 
@@ -25,7 +26,6 @@ __all__ = ["Gateway", "Lease", "alive", "gateway", "holders", "leases", "sidecar
 _SUFFIXES = ("", "-wal", "-shm")
 _RECORDS = ("gateway.pid", "gateway.lock", "gateway_state.json")
 _LEASES = Path("runtime", "active_sessions.json")
-_MAX_BYTES = 4_000_000
 
 # Tells who blocks the lock that every connection keeps, without taking it (Windows cannot tell:
 # there a file that may not be had alone is held by somebody).
@@ -290,9 +290,7 @@ def _without_profile(words: list[str]) -> list[str]:
 
 def _read_json(path: Path) -> Any:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            return None
-        return json.loads(path.read_bytes())
+        return json.loads(read_file(path))
     except (OSError, ValueError, RecursionError):
         return None
 

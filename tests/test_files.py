@@ -7,15 +7,28 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from session_core._files import set_aside, sweep, sync_folder, write_atomic
+from session_core._files import (
+    _trusted_owners,
+    exclusive,
+    name_aside,
+    read_file,
+    set_aside,
+    sweep,
+    sync_folder,
+    write_atomic,
+)
+from session_core.errors import Denied
 
 NOW = 1_700_000_000.0
 PREFIX = ".sessions_"
+
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 posix = pytest.mark.skipif(os.name == "nt", reason="modes and signals of POSIX")
 
@@ -25,6 +38,28 @@ def path(tmp_path: Path) -> Path:
     folder = tmp_path / "sessions"
     folder.mkdir()
     return folder / "sessions.json"
+
+
+def write_to(path: Path, home: Path) -> None:
+    write_atomic(path, [b"new"], prefix=PREFIX, home=home)
+
+
+def set_aside_at(path: Path, home: Path) -> None:
+    set_aside(path, NOW, home)
+
+
+def name_aside_of(path: Path, home: Path) -> None:
+    name_aside(path, NOW, home)
+
+
+def make_odd(path: Path, kind: str) -> None:
+    """Make something that is not a regular file."""
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(path)
 
 
 def names(path: Path) -> list[str]:
@@ -88,23 +123,156 @@ def test_nobody_else_reads_what_is_being_written(path: Path) -> None:
 
 
 @posix
-def test_a_link_is_followed_and_stays(path: Path, tmp_path: Path) -> None:
+def test_link_within_home_is_followed(path: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     target = elsewhere / "real.json"
     target.write_bytes(b"old")
     path.symlink_to(target)
-    write_atomic(path, [b"new"], prefix=PREFIX)
+    write_atomic(path, [b"new"], prefix=PREFIX, home=tmp_path)
     assert path.readlink() == target
     assert target.read_bytes() == b"new"
     assert [entry.name for entry in elsewhere.iterdir()] == ["real.json"]
 
 
 @posix
-def test_a_link_to_nothing_is_followed(path: Path, tmp_path: Path) -> None:
-    path.symlink_to(tmp_path / "real.json")
+def test_link_to_nothing_is_followed(path: Path) -> None:
+    path.symlink_to("real.json")
     write_atomic(path, [b"new"], prefix=PREFIX)
-    assert (tmp_path / "real.json").read_bytes() == b"new"
+    assert (path.parent / "real.json").read_bytes() == b"new"
+    assert path.is_symlink()
+
+
+@posix
+@pytest.mark.parametrize("is_there", [True, False], ids=["a file", "nothing"])
+@pytest.mark.parametrize("write", [write_to, set_aside_at, name_aside_of])
+def test_link_out_of_home_is_refused(
+    tmp_path: Path, write: Callable[[Path, Path], object], is_there: bool
+) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    (home / "sessions").mkdir(parents=True)
+    outside.mkdir()
+    target = outside / "real.json"
+    if is_there:
+        target.write_bytes(b"theirs")
+        target.chmod(0o644)
+    (home / "sessions" / "sessions.json").symlink_to(target)
+    with pytest.raises(Denied, match="leads out of"):
+        write(home / "sessions" / "sessions.json", home)
+    assert [entry.name for entry in outside.iterdir()] == ["real.json"] * is_there
+    assert names(home / "sessions" / "x") == ["sessions.json"]
+    if is_there:
+        assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode)) == (b"theirs", 0o644)
+
+
+@posix
+@pytest.mark.parametrize("kind", ["fifo", "folder", "loop"])
+@pytest.mark.parametrize("write", [write_to, set_aside_at])
+def test_write_over_odd_file_is_refused(
+    path: Path, write: Callable[[Path, Path], object], kind: str
+) -> None:
+    make_odd(path, kind)
+    before = path.lstat()
+    with pytest.raises(Denied, match="not a regular file"):
+        write(path, path.parent)
+    assert os.path.samestat(before, path.lstat())
+    assert names(path) == ["sessions.json"]
+
+
+@posix
+def test_trusted_owners_depend_on_home(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "home" / "sessions", tmp_path / "outside"
+    inside.mkdir(parents=True)
+    owner = tmp_path.stat().st_uid
+    assert _trusted_owners(tmp_path / "home", inside, owner + 1) == {owner, owner + 1}
+    assert _trusted_owners(tmp_path / "home", inside, 0) == {owner, 0}
+    assert _trusted_owners(tmp_path / "home", outside, owner + 1) == {owner, owner + 1}
+    assert _trusted_owners(tmp_path / "home", outside, 0) == {owner}
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root gives files away")
+def test_file_of_another_user_is_refused(path: Path) -> None:
+    path.write_bytes(b"theirs")
+    os.chown(path, 4242, 4242)
+    with pytest.raises(Denied, match="another user"):
+        write_atomic(path, [b"new"], prefix=PREFIX)
+    assert path.read_bytes() == b"theirs"
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root has the homes of others")
+def test_root_writes_no_folder_outside(tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    outside.mkdir()
+    os.chown(home, 4242, 4242)
+    (home / "sessions").symlink_to(outside)
+    with pytest.raises(Denied, match="another user"):
+        write_atomic(home / "sessions" / "sessions.json", [b"new"], prefix=PREFIX, home=home)
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root has the homes of others")
+def test_root_keeps_owner_of_file(path: Path) -> None:
+    path.write_bytes(b"old")
+    for owned in (path.parent, path):
+        os.chown(owned, 4242, 4243)
+    write_atomic(path, [b"new"], prefix=PREFIX)
+    assert (path.stat().st_uid, path.stat().st_gid) == (4242, 4243)
+
+
+# Reads
+
+
+def test_read_returns_whole_file(path: Path) -> None:
+    path.write_bytes(b"x" * 10)
+    assert read_file(path, 10) == b"x" * 10
+
+
+def test_read_of_large_file_is_refused(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="larger than 4,000,000 bytes"):
+        read_file(path)
+
+
+@posix
+@pytest.mark.parametrize("kind", ["fifo", "fifo with a writer", "folder"])
+def test_read_of_odd_file_is_refused(path: Path, kind: str) -> None:
+    with ExitStack() as opened:
+        make_odd(path, kind.partition(" ")[0])
+        if kind == "fifo with a writer":
+            writer = os.open(path, os.O_RDWR)
+            opened.callback(os.close, writer)
+            os.write(writer, b"{}")
+        with pytest.raises(OSError, match="not a regular file"):
+            read_file(path)
+
+
+@posix
+def test_file_swapped_while_opened_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"x")
+    open_file = os.open
+
+    def swap(name: Path, *given: int) -> int:
+        path.unlink()
+        os.mkfifo(path)
+        return open_file(name, *given)
+
+    monkeypatch.setattr(os, "open", swap)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_file(path)
+
+
+@posix
+def test_lock_through_link_is_refused(path: Path, tmp_path: Path) -> None:
+    lock = path.with_name(".sessions.lock")
+    lock.symlink_to(tmp_path / "made")
+    with pytest.raises(OSError, match="symbolic links"), exclusive(lock):
+        pass
+    assert not (tmp_path / "made").exists()
+
+
+# Writes that fail
 
 
 def test_a_write_that_fails_leaves_the_old_file_alone(path: Path) -> None:
@@ -121,10 +289,12 @@ def test_a_write_that_fails_leaves_the_old_file_alone(path: Path) -> None:
 
 
 def test_a_rename_that_fails_leaves_nothing_behind(path: Path) -> None:
-    path.mkdir()
-    (path / "kept").touch()
+    def parts() -> Iterator[bytes]:
+        yield b"new"
+        (path / "kept").mkdir(parents=True)
+
     with pytest.raises(OSError, match="sessions"):
-        write_atomic(path, [b"new"], prefix=PREFIX)
+        write_atomic(path, parts(), prefix=PREFIX)
     assert names(path) == ["sessions.json"]
     assert (path / "kept").exists()
 
@@ -204,9 +374,9 @@ def test_a_link_to_a_broken_file_stays_for_the_next_one(path: Path, tmp_path: Pa
     target = tmp_path / "real.json"
     target.write_bytes(b"{broken")
     path.symlink_to(target)
-    aside = set_aside(path, NOW)
+    aside = set_aside(path, NOW, tmp_path)
     assert (aside.parent, aside.read_bytes()) == (tmp_path, b"{broken")
-    write_atomic(path, [b"new"], prefix=PREFIX)
+    write_atomic(path, [b"new"], prefix=PREFIX, home=tmp_path)
     assert target.read_bytes() == b"new"
 
 

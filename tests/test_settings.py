@@ -463,7 +463,7 @@ def test_a_file_that_is_no_text_is_reported(load: Any, home_path: Path, name: st
 @pytest.mark.parametrize("name", ["config.yaml", "gateway.json"])
 def test_a_file_that_is_a_folder_is_reported(load: Any, home_path: Path, name: str) -> None:
     (home_path / name).mkdir()
-    assert load().problems == (f"{name} cannot be read",)
+    assert load().problems == (f"{name} cannot be read: not a regular file",)
 
 
 @pytest.mark.parametrize(("yaml", "older"), [("", "{}"), ("# nothing\n", "null"), ("~", "[]")])
@@ -585,3 +585,37 @@ def test_the_library_does_not_load_what_only_settings_need() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def yaml_aliases() -> str:
+    """Return YAML whose aliases stand for ten billion values."""
+    lines = [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 10)]
+    return "\n".join(["a0: &a0 [x, x, x, x, x]", *lines, "session_reset: *a9"])
+
+
+def yaml_merges() -> str:
+    """Return YAML whose merges double on each line."""
+    lines = [f"a{at}: &a{at} {{<<: [*a{at - 1}, *a{at - 1}], k{at}: 1}}" for at in range(1, 40)]
+    return "\n".join(["a0: &a0 {k: 1}", *lines])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        yaml_aliases(),
+        yaml_merges(),
+        "session_reset: " + "[" * 100_000 + "]" * 100_000,
+        "session_reset: " + "{a: " * 100_000 + "}" * 100_000,
+        "session_reset: " + ":".join(["59"] * 1_000_000),
+    ],
+    ids=["aliases", "merges", "lists", "maps", "base 60"],
+)
+def test_exploding_yaml_is_reported(load: Any, home_path: Path, text: str) -> None:
+    (home_path / "config.yaml").write_text(text)
+    assert load().problems == ("config.yaml cannot be read",)
+
+
+def test_problem_shows_large_value_briefly(load: Any, home_path: Path) -> None:
+    (home_path / "config.yaml").write_text("session_reset: &a {mode: *a, at_hour: [*a, *a]}")
+    assert all(len(problem) < 100 for problem in load().problems)
+    assert load().problems

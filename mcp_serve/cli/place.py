@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_serve.cli.asking import agreed
-from mcp_serve.cli.putting import put
+from mcp_serve.files import write_atomic
 from session_core import Denied, InvalidInput
 
 _MODE = 0o600
@@ -47,12 +46,13 @@ class Place:
         """Write it whole, or not at all.
 
         Raises:
-            Denied: it cannot be written there.
+            Denied: it cannot be written there, or a link leads to a file in another folder.
         """
         if self.path is None:
             sys.stdout.write(text)
             return
         try:
-            put(Path(os.path.realpath(self.path)), text.encode("utf-8", "replace"), _MODE)
+            parts = [text.encode("utf-8", "replace")]
+            write_atomic(self.path, parts, prefix=f".{self.path.name}_", mode=_MODE)
         except OSError as error:
             raise Denied(f"{self.path} cannot be written: {error.strerror}") from error

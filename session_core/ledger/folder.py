@@ -321,7 +321,7 @@ def _write(bound: Bound) -> None:
 def _read(folder: Path) -> Bound | None:
     """Return what a folder is bound to; one whose making was cut short is bound to nothing."""
     try:
-        fields: Any = json.loads((folder / _BINDING).read_text(encoding="utf-8"))
+        fields: Any = json.loads(_files.read_file(folder / _BINDING))
         path, home = Path(fields["db_path"]), fields.get("home")
         return Bound(folder, path, fields["device"], fields["inode"], home)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -32,7 +32,6 @@ Back = Literal["restored", "present", "taken"]
 _PIECE_BYTES = 1 << 20
 _DATABASE = re.compile(r"\.(db|sqlite3?)(\Z|[.-])", re.IGNORECASE)
 _ORDINARY = 0o777
-_READ: int = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def keep(path: Path, home: Path) -> Iterator[Kept]:
@@ -130,18 +129,14 @@ def _holds(path: Path, head: Mapping[str, Any]) -> bool:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     """Open an ordinary file to be read; no link, and no database."""
-    with os.fdopen(_descriptor(path), "rb") as file:
-        yield file, os.fstat(file.fileno())
-
-
-def _descriptor(path: Path) -> int:
     try:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise Denied(f"{path} is no ordinary file; it is left as it is")
         if _is_database(path, found):
             raise Denied(f"{path} is a database; it is never touched as a file")
-        return os.open(path, _READ)
+        with _files.open_regular(path, is_link_followed=False) as file:
+            yield file, os.fstat(file.fileno())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(f"{path} is not there") from error
 

@@ -85,7 +85,11 @@ class Deciding:
                 db, self._folder, mirrored=config.write_sessions_json
             )
         else:
-            self._copies = File(self._folder, explained=db is None or db.kind != "hermes")
+            self._copies = File(
+                self._folder,
+                home=None if db is None else db.folder,
+                explained=db is None or db.kind != "hermes",
+            )
 
     @property
     def sessions_dir(self) -> Path:

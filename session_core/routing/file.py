@@ -24,9 +24,15 @@ class File:
     """Entries in one file."""
 
     def __init__(
-        self, folder: Path, *, explained: bool = True, clock: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        *,
+        home: Path | None = None,
+        explained: bool = True,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._mirror = Mirror(folder, explain=own_readme if explained else None, clock=clock)
+        explain = own_readme if explained else None
+        self._mirror = Mirror(folder, home=home, explain=explain, clock=clock)
         self._lock = threading.RLock()
         self._settled = False
         self._problems: dict[str, None] = {}

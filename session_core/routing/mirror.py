@@ -47,6 +47,8 @@ def own_readme(home: str | None = None) -> str:
 _FIRST = "_README"
 
 _STALE_S = 3600.0
+_MOST_BYTES = 1 << 27
+"""The size of a mirror of about 100,000 chats; a larger file is not read."""
 _PIECE = 500
 _KINDS: Mapping[int, type[SessionError]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), StorageFull),
@@ -79,10 +81,12 @@ class Mirror:
         self,
         folder: Path,
         *,
+        home: Path | None = None,
         explain: Callable[[], str] | None = own_readme,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = folder / NAME
+        self._home = home
         # Hermes 0.17 reads nothing of a file that begins with a text.
         self._explain = explain
         self.problems: dict[str, None] = {}
@@ -124,7 +128,7 @@ class Mirror:
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if contents.broken:
-                aside = _files.set_aside(self.path, self._clock())
+                aside = _files.set_aside(self.path, self._clock(), self._home)
                 self.problems[f"{self.path} was broken and is now {aside.name}"] = None
                 contents = Contents()
             metadata = self._explanation(contents.metadata) | contents.metadata
@@ -132,7 +136,7 @@ class Mirror:
             rest = contents.odd if odd is None else odd
             lines = chain(_members(first), members, _members(metadata), _members(rest))
             metadata |= first
-            _files.write_atomic(self.path, _object(lines), prefix=PREFIX)
+            _files.write_atomic(self.path, _object(lines), prefix=PREFIX, home=self._home)
         self._contents = Contents(metadata=metadata, odd=dict(rest))
         self._signature, self._written = self.signature(), True
 
@@ -151,8 +155,10 @@ class Mirror:
         """Keep what is no entry and stands where one is to be, in a file of its own."""
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            aside = _files.name_aside(self.path, self._clock())
-            _files.write_atomic(aside, (json.dumps(stored).encode(),), prefix=PREFIX)
+            aside = _files.name_aside(self.path, self._clock(), self._home)
+            _files.write_atomic(
+                aside, (json.dumps(stored).encode(),), prefix=PREFIX, home=self._home
+            )
         self.problems[f"what could not be read of {', '.join(stored)} is in {aside.name}"] = None
 
     @contextmanager
@@ -178,7 +184,8 @@ class Mirror:
     def _parse(self) -> Contents:
         try:
             with self._errors():
-                loaded = json.loads(self.path.read_bytes().decode("utf-8-sig"))
+                data = _files.read_file(self.path, _MOST_BYTES)
+            loaded = json.loads(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             self.problems[f"{self.path} cannot be read: {type(error).__name__}"] = None
             return Contents(broken=True)

@@ -46,7 +46,7 @@ class Table:
     ) -> None:
         self._db = db
         self._scope = str(folder.resolve())
-        self._mirror = Mirror(folder, explain=self._explain, clock=clock)
+        self._mirror = Mirror(folder, home=db.folder, explain=self._explain, clock=clock)
         self._mirrored = mirrored
         self._lock = threading.Lock()
         self._mirroring = threading.RLock()  # a change never waits for a mirror that is written

@@ -12,6 +12,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from session_core._files import read_file
 from session_core.keys import as_text, canonical_whatsapp_id
 
 _SAFE = re.compile(r"[A-Za-z0-9@.+-]+")
@@ -64,7 +65,7 @@ class Aliases:
 
 def _id_in(path: str) -> str:
     try:
-        stored = json.loads(Path(path).read_bytes())
+        stored = json.loads(read_file(Path(path)))
     except (OSError, ValueError, RecursionError):
         return ""
     return canonical_whatsapp_id(as_text(stored) or "")

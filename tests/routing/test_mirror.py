@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import stat
 import subprocess
 import sys
 import threading
@@ -185,14 +187,45 @@ def test_the_mirror_is_only_for_its_owner(make: Any, db: SessionDB, folder: Path
     assert (folder / "sessions.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_link_stays_a_link(make: Any, db: SessionDB, folder: Path, tmp_path: Path) -> None:
-    target = tmp_path / "real.json"
+def test_link_within_home_stays(make: Any, db: SessionDB, folder: Path) -> None:
+    target = folder.parent / "real.json"
     target.write_text("{}")
     folder.mkdir()
     (folder / "sessions.json").symlink_to(target)
     make(db).get_or_create_session(chat())
     assert (folder / "sessions.json").is_symlink()
     assert KEY in json.loads(target.read_text())
+
+
+def test_link_out_of_home_is_refused(
+    make: Any, db: SessionDB, folder: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target = outside / "real.json"
+    target.write_text("{broken")
+    target.chmod(0o644)
+    folder.mkdir()
+    (folder / "sessions.json").symlink_to(target)
+    store = make(db)
+    store.get_or_create_session(chat())
+    store.reset_session(KEY)
+    store.close()
+    assert target.read_text() == "{broken"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o644
+    assert [path.name for path in outside.iterdir()] == ["real.json"]
+    assert any("leads out of" in problem for problem in store.problems)
+
+
+def test_fifo_as_mirror_is_reported(make: Any, db: SessionDB, folder: Path) -> None:
+    folder.mkdir()
+    os.mkfifo(folder / "sessions.json")
+    store = make(db)
+    session = store.get_or_create_session(chat()).session_id
+    store.close()
+    assert make(db).peek_session_id(KEY) == session
+    assert any("not a regular file" in problem for problem in store.problems)
+    assert stat.S_ISFIFO((folder / "sessions.json").lstat().st_mode)
 
 
 # Without a mirror

@@ -9,12 +9,15 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from mcp_serve.cli.putting import put
+from mcp_serve.files import read_file, write_atomic
 from session_core import Conflict, Denied
 
 _BEFORE = ".before-mcp-sessions"
 _NEW = 0o600
 """Such a file may hold keys of other servers."""
+
+_MOST_BYTES = 1 << 26
+"""More than any client keeps; some keep a history in this file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class ConfigurationFile:
             Denied: it may not be read.
         """
         try:
-            return cls(path, path.read_bytes())
+            return cls(path, read_file(path, _MOST_BYTES))
         except FileNotFoundError:
             return cls(path, None)
         except OSError as error:
@@ -72,7 +75,8 @@ class ConfigurationFile:
             Conflict: somebody else has changed it meanwhile.
             Denied: it may not be written, or a path in the text is none in UTF-8.
         """
-        # A link, as people keep to their dotfiles, stays one: what it leads to is replaced.
+        # Dotfile managers link such a file out of its folder: the link stays, wherever it leads,
+        # and its target is replaced. No other file that we write is replaced through such a link.
         place = Path(os.path.realpath(self.path))
         mark = codecs.BOM_UTF8 if self.marked else b""
         try:
@@ -80,10 +84,10 @@ class ConfigurationFile:
             place.parent.mkdir(parents=True, exist_ok=True)
             mode = _mode(place)
             if keep and self.data is not None and not os.path.lexists(self.copy):
-                put(self.copy, self.data, mode)
+                _write(self.copy, self.data, mode)
             if ConfigurationFile.read(self.path).data != self.data:
                 raise Conflict(f"{self.path} was changed meanwhile; try again")
-            put(place, data, mode)
+            _write(place, data, mode)
         except UnicodeEncodeError as error:
             raise Denied("what is to be started has a path that is no text") from error
         except OSError as error:
@@ -112,6 +116,10 @@ class ConfigurationFile:
             place.unlink(missing_ok=True)
         except OSError as error:
             raise Denied(f"{self.path} cannot be removed: {error.strerror}") from error
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    write_atomic(path, [data], prefix=f".{path.name}_", mode=mode)
 
 
 def _mode(place: Path) -> int:
