@@ -104,6 +104,9 @@ def open_writer(path: Path, *, own: bool) -> Handle:
     return handle
 
 
+_IS_VIEW = "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ? COLLATE NOCASE"
+
+
 def look_at(handle: Handle, path: Path) -> HomeKind | None:
     """Return whose database this is, None for a file with nothing in it.
 
@@ -116,13 +119,15 @@ def look_at(handle: Handle, path: Path) -> HomeKind | None:
     for table, needed in _NEEDED.items():
         if not handle.has(table):
             raise Corrupt(f"{path} is no session database: it has no table {table}")
+        if handle.value(_IS_VIEW, (table,)):  # it may have no end
+            raise Corrupt(f"{path} is no session database: its {table} is a view")
         missing = [column for column in needed if not handle.has(table, column)]
         if missing:
             raise Unsupported(
                 f"the schema of {path} is too old ({table} has no {missing[0]}); "
                 "open it once with Hermes 0.17 or later, which brings it up to date"
             )
-    if not handle.has("state_meta"):
+    if not handle.has("state_meta") or handle.value(_IS_VIEW, ("state_meta",)):
         return "hermes"
     mark = handle.value(_HOME, (MARK,))
     return "hermes" if mark is None else "own"
