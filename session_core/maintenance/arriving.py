@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from session_core.errors import InvalidInput
@@ -18,12 +19,14 @@ from session_core.maintenance.carrying import MESSAGES, OURS
 from session_core.maintenance.lines import Line
 from session_core.models import Images
 from session_core.state import content
+from session_core.state.arguments import check_line
 
 SESSIONS = "sessions"
 
 T = TypeVar("T")
 
 _LINEAGE = "segments"
+_LINES = ("source", "end_reason")
 _MOST = 1 << 63
 _DELEGATE, _ORPHANED = "_delegate_from", "__orphaned__"
 _MOST_REASONS = 5
@@ -260,12 +263,20 @@ class _Survey:
         )
 
     def _require_columns(self, began: Any) -> None:
+        self._require_lines()
         if not isinstance(self.row.get("id"), str) or not self.row["id"]:
             self._refuse("it has no id of a session")
         if self.row.get("source") is None:
             self._refuse("it has no source")
         if began is None:
             self._refuse("it has no started_at, and no message has a timestamp to take it from")
+
+    def _require_lines(self) -> None:
+        """Refuse values of one line that a terminal would obey."""
+        for name in _LINES:
+            value = self.row.get(name)
+            if isinstance(value, str):
+                self._tried(partial(check_line, name, value))
 
     def _tried(self, read: Callable[[], T], place: str = "") -> T | None:
         try:

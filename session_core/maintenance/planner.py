@@ -16,6 +16,7 @@ from session_core.maintenance.drafting import CHOOSERS, Draft
 from session_core.maintenance.records import Wanted
 from session_core.maintenance.scene import Scene
 from session_core.routing.store import SessionStore
+from session_core.state.arguments import check_line
 from session_core.state.contract import StateDatabase
 
 _MOST_NAMES = 5
@@ -93,6 +94,7 @@ def check(wanted: Wanted) -> None:
         raise InvalidInput(f"{wanted.kind} takes no sessions; only {', '.join(_NAMED)} do")
     if wanted.start_new and wanted.verb != "finalize":
         raise InvalidInput("start_new is for what is finalized")
+    check_line("reason", wanted.reason)
     empty = [name for name in _PARTS_OF if getattr(wanted.where, name, None) == ""]
     if empty:
         raise InvalidInput(f"{empty[0].partition('_')[0]} is empty, and would choose everything")

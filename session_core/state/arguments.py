@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
 from session_core.errors import InvalidInput
+
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _MOST = 2**62
 """One more than a limit is still a number that every engine takes."""
@@ -35,6 +38,13 @@ def check_name(name: str, text: Any) -> None:
     check_text(name, text, needed=True)
     if not text:
         raise InvalidInput(f"{name} must not be empty")
+
+
+def check_line(name: str, text: Any) -> None:
+    """Refuse what is no text, or has characters that a terminal obeys; None is none given."""
+    check_text(name, text)
+    if text is not None and not text.isprintable() and _CONTROLS.search(text):
+        raise InvalidInput(f"{name} must not contain control characters; leave them out")
 
 
 def check_mapping(name: str, given: Any, *needed: str) -> None:

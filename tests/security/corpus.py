@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionSource, SessionStore
+from tests.homes import connect
 
 CANARY = "zebrafink"
 """Stands in every hostile text, so that each is found again wherever it comes out."""
@@ -66,7 +67,15 @@ def _conversation(db: SessionDB, key: str, text: str, *, ended: bool) -> None:
     db.append_message(key, "user", parts, timestamp=at.get("timestamp"))
     db.set_session_title(key, f"{text[:90]} {key}")
     if ended:
-        db.end_session(key, text)
+        end_session(db, key, text)
+
+
+def end_session(db: SessionDB, key: str, reason: str) -> None:
+    """End a session with a reason that no method of ours would take."""
+    db.end_session(key, "closed")
+    with connect(db.path) as connection:
+        connection.execute("UPDATE sessions SET end_reason = ? WHERE id = ?", (reason, key))
+        connection.commit()
 
 
 def calling(text: str) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 from mcp_serve import server
 from mcp_serve.served import Options, Served
 from session_core import SessionDB
-from tests.security.corpus import LONG, calling, plant
+from tests.security.corpus import LONG, calling, end_session, plant
 
 COMPLETED = ("session", "session_id", "session_key", "source", "project")
 LONGEST_TIME = 64
@@ -102,7 +102,7 @@ class Walk:
             db.append_message(f"e{number:02}", "user", text, create=create)
             db.append_message(f"e{number:02}", "assistant", text, tool_calls=calling(text))
             db.set_session_title(f"e{number:02}", f"event {number} {text[:80]}")
-            db.end_session(f"e{number:02}", text)
+            end_session(db, f"e{number:02}", text)
         heard = await self.call("events_wait", cursor=start["cursor"], timeout_s=10)
         while heard["events"]:
             heard = await self.call("events_wait", cursor=heard["cursor"], timeout_s=0)

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from session_core.errors import InvalidInput
+from session_core.state.arguments import check_line
 from session_core.state.content import clean_text, dump
 
 KEPT = ("source", "user_id", "started_at")
@@ -91,6 +92,7 @@ def check_reason(end_reason: Any) -> None:
     """Refuse what is no reason; that there is none is one."""
     if end_reason is not None and not isinstance(end_reason, str):
         raise InvalidInput("the reason for which a session ended is text, such as 'cli_close'")
+    check_line("end_reason", end_reason)
 
 
 def _encoded(name: str, value: Any) -> str | float | None:

@@ -1,0 +1,73 @@
+"""Control characters are refused where a reason or a source comes in."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from mcp_serve.cli.codes import USAGE
+from session_core import InvalidInput, SessionDB
+from tests.cli.forks import Forks, surroundings
+
+CONTROLS = ("a\x1b[31mb", "a\x07", "a\nb", "\x9b", "a\x7f", "\x00")
+
+
+@pytest.fixture(name="forks", scope="module")
+def _forks():
+    with Forks() as forks:
+        yield forks
+
+
+@pytest.fixture(name="run")
+def _run(forks, home_path):
+    """Run a verb on the home as a script does."""
+    user = os.environ["HOME"]
+
+    def run(verb, *arguments):
+        return forks.run((verb, "--home", str(home_path), *arguments), surroundings(user), user, "")
+
+    return run
+
+
+@pytest.fixture(name="db")
+def _db(home_path):
+    with SessionDB(home_path / "state.db") as db:
+        db.append_message("s1", "user", "hello", create={"source": "cli"})
+        yield db
+
+
+@pytest.mark.parametrize("reason", CONTROLS)
+def test_end_of_session_refuses_controls(db, reason):
+    with pytest.raises(InvalidInput, match="control characters"):
+        db.end_session("s1", reason)
+    assert db.get_session("s1")["ended_at"] is None
+
+
+def test_end_of_session_takes_any_script(db):
+    db.end_session("s1", "закрыта 关闭 🚀")
+    assert db.get_session("s1")["end_reason"] == "закрыта 关闭 🚀"
+
+
+@pytest.mark.parametrize("reason", CONTROLS)
+def test_finalize_refuses_controls(db, run, reason):
+    done = run("finalize", "--session", "s1", "--reason", reason, "--yes")
+    assert (done.code, done.out) == (USAGE, "")
+    assert "reason must not contain control characters" in done.err
+    assert db.get_session("s1")["ended_at"] is None
+
+
+@pytest.mark.parametrize("name", ["source", "end_reason"])
+def test_import_refuses_controls(db, run, tmp_path, name):
+    lines = [
+        {"id": "bad", "source": "cli", "started_at": 1.0, "ended_at": 2.0, name: "a\x1b[31mb"},
+        {"id": "good", "source": "cli", "started_at": 1.0, "messages": []},
+    ]
+    file = tmp_path / "sessions.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run("import", str(file), "--yes")
+    assert f"{name} must not contain control characters" in " ".join(done.out.split()), done
+    assert "\x1b" not in done.out + done.err
+    assert db.get_session("bad") is None
+    assert db.get_session("good") is not None
