@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from mcp_serve import connections
 from mcp_serve.door import HEALTH, MCP, App, Door, Guard, Scope
+from mcp_serve.sdk.bodies import CheckedBodies
 from session_core import Denied
 
 SSE, MESSAGES = "/sse", "/messages/"
@@ -46,6 +47,7 @@ def app(server: MCPServer[Any], door: Door) -> Guard:
         route.app = _answering_once(route.app)
     made.router.routes.extend(routes)
     made.router.routes.append(Route(HEALTH, _health, methods=["GET"]))
+    made.add_middleware(CheckedBodies, paths=(MCP, MESSAGES))
     return Guard(_to_pages(made, door), door)
 
 

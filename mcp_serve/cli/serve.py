@@ -63,14 +63,15 @@ def run(options: argparse.Namespace) -> int:
             before=_choose_driver,
         )
     )
-    _log_without_secrets()
     try:
         if options.http:
             _serve_http(served, options)
         else:
             made = _server(served)
             _end_when_interrupted()
-            made.run("stdio")
+            from mcp_serve.sdk import stdio  # noqa: PLC0415 -- the SDK, as above
+
+            stdio.run(made)
     finally:
         served.close()
     return 0
@@ -105,21 +106,6 @@ def _end_when_interrupted() -> None:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end)
-
-
-def _log_without_secrets() -> None:
-    """Let what goes wrong be said on stderr, without what must not leave a transcript."""
-    import logging  # noqa: PLC0415 -- the SDK brings it
-
-    class Redacting(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
-            from mcp_serve.redaction import redact  # noqa: PLC0415 -- where something goes wrong
-
-            return redact(super().format(record))
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(Redacting("%(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _choose_driver() -> None:

@@ -5,9 +5,12 @@ The low-level server has public hooks for these, and no resolvers; `MCPServer` h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from mcp.server import stdio
 from mcp.server.lowlevel.server import NotificationOptions
 
 if TYPE_CHECKING:
@@ -57,3 +60,20 @@ def advertise_changes(server: MCPServer[Any]) -> None:
 def when_gone(session: ServerSession, call: Callable[[], None]) -> None:
     """Call something when the connection of a session has ended."""
     session._connection.exit_stack.callback(call)
+
+
+@contextmanager
+def claimed_stdin() -> Iterator[BinaryIO]:
+    """Yield the standard input of the process; what else reads it meanwhile finds its end."""
+    file, release = stdio._claim_fd(0, sys.stdin, "rb", stdio._open_stdin_diversion)
+    try:
+        yield file
+    finally:
+        if release is not None:
+            release()
+
+
+async def serve(server: MCPServer[Any], messages: Any, answers: Any) -> None:
+    """Serve one connection until its messages end."""
+    low = server._lowlevel_server
+    await low.run(messages, answers, low.create_initialization_options())

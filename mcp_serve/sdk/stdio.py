@@ -1,0 +1,80 @@
+"""Standard input and output as a transport on which every request gets an answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import anyio
+from anyio import to_thread
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+
+from mcp_serve.sdk import private
+from mcp_serve.sdk.messages import MOST_BYTES, InvalidMessage, parse_message, refuse_length
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(server: MCPServer[Any]) -> None:
+    """Serve standard input and output until the input ends."""
+    anyio.run(partial(_serve, server))
+
+
+async def _serve(server: MCPServer[Any]) -> None:
+    # The SDK writes, and keeps stray output off the wire; it is given nothing to read.
+    nothing = cast("anyio.AsyncFile[str]", _Nothing())
+    with private.claimed_stdin() as stdin:
+        async with stdio_server(stdin=nothing) as (unused, answers):
+            await unused.aclose()
+            async with _messages(stdin, answers) as messages:
+                await private.serve(server, messages, answers)
+
+
+@asynccontextmanager
+async def _messages(stdin: BinaryIO, answers: Any) -> AsyncIterator[Any]:
+    """Read messages; answer those that are refused."""
+    sending, receiving = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def read() -> None:
+        async with sending:
+            try:
+                while line := await to_thread.run_sync(stdin.readline, MOST_BYTES + 1):
+                    await _pass_on(line, stdin, sending, answers)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await anyio.lowlevel.checkpoint()  # the server has ended
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        yield receiving
+
+
+async def _pass_on(line: bytes, stdin: BinaryIO, sending: Any, answers: Any) -> None:
+    if len(line) > MOST_BYTES and not line.endswith(b"\n"):
+        while line and not line.endswith(b"\n"):
+            line = await to_thread.run_sync(stdin.readline, MOST_BYTES)
+        await answers.send(SessionMessage(refuse_length()))
+    elif line.strip():
+        try:
+            await sending.send(SessionMessage(parse_message(line)))
+        except InvalidMessage as refused:
+            if refused.answer is None:
+                _LOG.warning("a malformed response of the client was dropped")
+            else:
+                await answers.send(SessionMessage(refused.answer))
+
+
+class _Nothing:
+    """A file without a line."""
+
+    def __aiter__(self) -> _Nothing:
+        return self
+
+    async def __anext__(self) -> str:
+        raise StopAsyncIteration
