@@ -58,14 +58,9 @@ _MOST = 600
 def explain(error: BaseException, valid: Sequence[str] = ()) -> str | None:
     """Return what a model is told; None where nothing may be, since it is a defect.
 
-    `valid` are the names of the arguments that there are. What somebody has passed stands in it,
-    and a secret may have been.
+    `valid` are the names of the arguments that there are. What is passed stands in it: each way
+    out cleans it.
     """
-    said = _said(error, valid)
-    return None if said is None else redact(said)
-
-
-def _said(error: BaseException, valid: Sequence[str]) -> str | None:
     if isinstance(error, ValidationError):
         return _invalid(error, valid)
     if isinstance(error, NotFound) and error.nearest and "did you mean" not in str(error):
@@ -80,7 +75,7 @@ def _said(error: BaseException, valid: Sequence[str]) -> str | None:
 
 
 def _cut(text: str) -> str:
-    shown = text.rstrip(".")
+    shown = redact(text.rstrip("."))  # before the cut, which would leave a part of a secret
     return shown if len(shown) <= _MOST else shown[: _MOST - 1] + "…"
 
 

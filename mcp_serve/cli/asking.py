@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from mcp_serve.cli.output import print_error
+
 
 def somebody_is_there() -> bool:
     """Whether a question would be seen, and could be answered."""
@@ -31,7 +33,7 @@ def agreed(question: str, *, yes: bool) -> bool:
     if not somebody_is_there():
         return False
     try:
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 -- to a person
+        print_error(f"{question} [y/N] ", end="")
         answer = sys.stdin.readline()
     except KeyboardInterrupt as error:
         raise Stopped from error

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.driver import choose_driver
+from mcp_serve.cli.output import print_error
 from mcp_serve.cli.sample_home import SampleHome, sample_home
 from mcp_serve.cli.screen import DIM, Screen, milliseconds
 from session_core import find_home
@@ -117,7 +118,7 @@ def _serve(home: SampleHome, screen: Screen) -> int:
             if line.startswith(_LISTENING):
                 _introduce(screen, line.removeprefix(_LISTENING).strip(), token)
             else:
-                sys.stderr.write(line)
+                print_error(line, end="")
         return process.wait()
     return DONE
 
@@ -138,7 +139,7 @@ def _ended(process: subprocess.Popen[str]) -> Iterator[None]:
 def _introduce(screen: Screen, address: str, token: str) -> None:
     screen.block("", "A sample home is served until Ctrl-C. To connect a client, for example:")
     screen.whole(f"  claude mcp add --transport http demo {address} \\")
-    screen.whole(f'    --header "Authorization: Bearer {token}"')
+    screen.secret(f'    --header "Authorization: Bearer {token}"')
     screen.block("", "Or let a client start it, whatever it is:")
     screen.line("  mcp-sessions demo --serve")
 

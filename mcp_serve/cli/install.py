@@ -12,6 +12,7 @@ from mcp_serve.cli.clients.asked import make, of_client, place_of, say
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.options import of_homes
+from mcp_serve.cli.output import print_error
 from mcp_serve.cli.screen import Screen
 from mcp_serve.cli.scripts import print_json
 from mcp_serve.served import Options, Served
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({"client": client.name, "path": str(path), "text": text})
         return DONE
     if options.print:
-        print(f"# {path}", file=sys.stderr)  # noqa: T201 -- where what is printed belongs
+        print_error(f"# {path}")
         screen.whole(_snippet(client, options.name, entry))
         return DONE
     wanted = change.adding(client, path, options.name, entry)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -18,6 +19,7 @@ from mcp_serve.cli.asking import Stopped
 from mcp_serve.cli.codes import DONE, FAILED, INTERRUPTED
 from mcp_serve.cli.errors import code_of, said
 from mcp_serve.cli.options import of_answers, of_homes, refuse_what_says_nothing
+from mcp_serve.cli.output import log_to_stderr, print_error
 from mcp_serve.cli.parsing import Parser
 from session_core import SessionError
 
@@ -68,12 +70,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.verb is None:
         options.of_homes = True
     refuse_what_says_nothing(parser, options)
+    log_to_stderr(traces=options.verb == "serve")
     module = VERBS[options.verb][0] if options.verb else _HELLO
+    try:
+        return _run(module, options)
+    finally:
+        if arguments is None:
+            # The interpreter ends now: Ctrl-C would print a trace behind the last line.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _run(module: str, options: argparse.Namespace) -> int:
+    """Run a verb; return its exit code."""
     try:
         code: int = import_module(module).run(options)
         sys.stdout.flush()
     except Stopped:
-        print("\nStopped; nothing was changed.", file=sys.stderr)  # noqa: T201 -- the output of a command
+        print_error("\nStopped; nothing was changed.")
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -83,10 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED if getattr(options, "yes", False) else DONE
     except OSError as error:
         _write_no_more()
-        print(f"mcp-sessions: {error}", file=sys.stderr)  # noqa: T201 -- the output of a command
+        print_error(f"mcp-sessions: {error}")
         return FAILED
     except SessionError as error:
-        print(f"mcp-sessions: {said(error)}", file=sys.stderr)  # noqa: T201 -- the output of a command
+        print_error(f"mcp-sessions: {said(error)}")
         return code_of(error)
     return code
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import NoReturn
+
+from mcp_serve.cli.output import print_error
 
 
 class Once(argparse.Action):
@@ -30,3 +34,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **more)  # type: ignore[arg-type]
         for name in (None, "store"):
             self.register("action", name, Once)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End with a message, in which what was typed may stand."""
+        if message:
+            print_error(message, end="")
+        sys.exit(status)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from mcp_serve.cli.output import clean
+
 if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID
     from typing_extensions import Self
@@ -69,7 +71,7 @@ class Bar:
 
             def render(_, task: Task) -> Text:  # noqa: N805 -- the bar is the one around it
                 del task
-                return Text(self.words)
+                return Text(clean(self.words))
 
         class Count(ProgressColumn):
             """How much is done, where that is known."""

@@ -6,6 +6,8 @@ import os
 import unicodedata
 from typing import TextIO
 
+from mcp_serve.cli.output import clean
+
 WIDTH = 80
 """How wide a page is that goes into a file or a pipe."""
 
@@ -24,15 +26,19 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Write one line, cut where it would not fit."""
-        self._write(fit(text, self.width).rstrip())
+        self._write(fit(clean(text), self.width).rstrip())
 
     def whole(self, text: str) -> None:
         """Write one line, however long: a path must not be cut."""
+        self._write(clean(text))
+
+    def secret(self, text: str) -> None:
+        """Write one line with a secret that is handed out here, which is left in it."""
         self._write(text)
 
     def dim(self, text: str) -> None:
         """Write one line of less weight."""
-        self._write(self._style(DIM, fit(text, self.width)))
+        self._write(self._style(DIM, fit(clean(text), self.width)))
 
     def heading(self, text: str, right: str = "") -> None:
         """Begin a part: an empty line, a bold title, something at the right margin."""
@@ -41,6 +47,7 @@ class Screen:
 
     def sides(self, left: str, right: str, *, style: str = "") -> None:
         """Write a text at the left, in as many lines as it takes, and one at the right margin."""
+        left, right = clean(left), clean(right)
         first = _until_break(left, max(self.width - len(right) - 2, _LEAST))
         gap = " " * (self.width - columns(first) - len(right))
         self._write((self._style(style, first) + gap + self._style(DIM, right)).rstrip())
@@ -50,7 +57,7 @@ class Screen:
 
     def block(self, head: str, text: str, *, lines: int | None = None, style: str = "") -> None:
         """Write a text beside its head, in as many lines as it takes, or in at most so many."""
-        rest = " ".join(text.split())
+        head, rest = clean(head), clean(" ".join(text.split()))
         room = max(self.width - columns(head), _LEAST)
         before = self._style(style, head)
         while lines != 1:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console as RichConsole
@@ -14,8 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from mcp_serve.cli.output import clean
 from mcp_serve.cli.screen import ago, ahead, fit
-from mcp_serve.quoting import harmless
 
 _FILE_COLUMNS = 240
 """How wide a table is that goes into a file or a pipe: nothing in it is cut."""
@@ -62,6 +62,7 @@ class Terminal:
         self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, bare: bool = False
     ) -> None:
         """Write a table, `bare` of heads; those give way that yield or wrap, then those copied."""
+        rows = [[clean(cell) for cell in row] for row in rows]
         narrow = self._console.width < _NARROW
         kept = [at for at, each in enumerate(columns) if not (narrow and each.wide_only)]
         widths = _widths(columns, kept, rows, self._console.width)
@@ -77,29 +78,36 @@ class Terminal:
             self._rows(_table(columns, widths, [row], bare=bare or number > 0))
             for at in below:
                 head = columns[at].head.ljust(label)
-                text = Text.assemble(("  " + head + "  ", "dim"), harmless(row[at]))
                 if row[at]:
-                    self._console.print(text, soft_wrap=True)
+                    text = Text.assemble(("  " + head + "  ", "dim"), row[at])
+                    self._print(text, soft_wrap=True)
 
     def _rows(self, table: Table) -> None:
         """Write the lines of a table, none of which ends in blanks."""
         for line in self._console.render_lines(table, pad=False):
             text = Text.assemble(*((part.text, part.style or "") for part in line))
             text.rstrip()
-            self._console.print(text, soft_wrap=True)
+            self._print(text, soft_wrap=True)
+
+    def _print(self, text: Text, *, margin: int = 0, **options: Any) -> None:
+        """Print a text once it is clean; what is not clean yet loses its style."""
+        plain = clean(text.plain)
+        kept = text if plain == text.plain else Text(plain, no_wrap=text.no_wrap)
+        shown = Padding(kept, (0, 0, 0, margin), expand=False) if margin else kept
+        self._console.print(shown, **options)
 
     def line(self, text: str = "", style: str = "") -> None:
         """Write a line, or as many as it takes."""
-        self._console.print(Text(harmless(text), style=style))
+        self._print(Text(clean(text), style=style))
 
     def short(self, text: str) -> None:
         """Write as much of a text as fits a line, moved in a little."""
-        cut = Text(harmless(" ".join(text.split())), no_wrap=True, overflow="ellipsis")
-        self._console.print(Padding(cut, (0, 0, 0, 2), expand=False))
+        cut = Text(clean(" ".join(text.split())), no_wrap=True, overflow="ellipsis")
+        self._print(cut, margin=2)
 
     def whole(self, text: str) -> None:
         """Write a line that is to be copied: the terminal breaks it, where it has to be."""
-        self._console.print(Text(harmless(text)), soft_wrap=True)
+        self._print(Text(clean(text)), soft_wrap=True)
 
     def hint(self, text: str) -> None:
         """Say to a person what could be done next; a script is not told."""
@@ -122,17 +130,18 @@ class Terminal:
     def lines(self, lines: Iterable[Text]) -> None:
         """Write lines that were made to fit."""
         for line in lines:
-            self._console.print(line, no_wrap=True, overflow="ellipsis")
+            self._print(line, no_wrap=True, overflow="ellipsis")
 
     def cut(self, text: str) -> None:
         """Write a line as far as it fits; a file or a pipe has all of it."""
+        text = clean(text)
         if self._console.is_terminal:
             text = fit(text, self._console.width)
-        self._console.print(Text(harmless(text)), soft_wrap=True)
+        self._print(Text(text), soft_wrap=True)
 
     def text(self, text: str, style: str = "") -> None:
         """Write a text, moved in a little."""
-        self._console.print(Padding(Text(harmless(text), style=style), (0, 0, 0, 2), expand=False))
+        self._print(Text(clean(text), style=style), margin=2)
 
 
 def _table(
@@ -161,7 +170,7 @@ def _table(
             style="bold" if column.yields else "",
         )
     for row in rows:
-        table.add_row(*(Text(harmless(row[at])) for at in widths))
+        table.add_row(*(Text(row[at]) for at in widths))
     return table
 
 

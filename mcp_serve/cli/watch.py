@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ import anyio
 from mcp_serve.calls import Caller
 from mcp_serve.cli.codes import DONE
 from mcp_serve.cli.options import of_answers, of_homes
+from mcp_serve.cli.scripts import print_json
 from mcp_serve.cli.terminal import Terminal, clock
 from mcp_serve.cli.tools import Answer, Tools, terminal
 from mcp_serve.quoting import plain
@@ -128,7 +128,7 @@ class _Following:
 
     def _say(self, found: Answer, line: str, write: Callable[[str], None]) -> None:
         if self._options.json:
-            sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+            print_json(found, indent=None)
         else:
             write(line)
 

@@ -18,6 +18,7 @@ from mcp.types import (
 )
 
 from mcp_serve.sdk import private
+from mcp_serve.sdk.failures import clean_failures
 from mcp_serve.sdk.late import Late, Surface
 from mcp_serve.subscriptions import Subscriptions
 
@@ -49,7 +50,7 @@ def server(
         version=version,
         instructions=instructions,
         lifespan=lifespan,
-        middleware=[late.__call__],
+        middleware=[clean_failures, late.__call__],
         log_level="WARNING",
         subscriptions=subscriptions.bus,
         **options,

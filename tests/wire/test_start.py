@@ -49,6 +49,7 @@ def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
         "mcp_serve",
         "mcp_serve.sdk",
         "mcp_serve.sdk.factory",
+        "mcp_serve.sdk.failures",
         "mcp_serve.sdk.late",
         "mcp_serve.sdk.private",
         "mcp_serve.served",
