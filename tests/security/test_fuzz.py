@@ -1,0 +1,99 @@
+"""15,000 fuzzed requests in both eras, over both transports: each is answered, and none harms."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+import pytest
+
+from tests.homes import fill, hermes_database
+from tests.security.fuzz import draw
+from tests.wire.conftest import MODERN, TOKEN, raw, served
+
+OVER_STDIO, OVER_HTTP = 650, 100
+"""In each of ten parts and in each of two eras: 15,000 in all."""
+
+TOGETHER = 25
+
+PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 10))]
+ERAS = ["2025-11-25", "2026-07-28"]
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path):
+    home = tmp_path / "home"
+    hermes_database(home / "state.db")
+    fill(home / "state.db", 4, 6)
+    return home
+
+
+def requests_of(era: str, way: str, part: int, count: int):
+    """Return the requests of a part."""
+    is_modern = era == ERAS[1]
+    return [draw(f"{era} {way} {part} {number}", is_modern=is_modern) for number in range(count)]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("era", ERAS)
+def test_fuzzed_lines_are_answered(home, era, part):
+    requests = requests_of(era, "stdio", part, OVER_STDIO)
+    with raw(home) as process:
+        if era == ERAS[0]:
+            process.begin(era)
+        for start in range(0, len(requests), TOGETHER):
+            some = requests[start : start + TOGETHER]
+            process.process.stdin.buffer.write(b"".join(each.line + b"\n" for each in some))
+            process.process.stdin.flush()
+            left = sum(each.answers for each in some)
+            while left:
+                left -= "method" not in process.line()
+        meta = MODERN if era == ERAS[1] else None
+        answer = process.ask("tools/call", meta=meta, name="sessions_list", arguments={})
+        assert answer["result"]["structuredContent"]["sessions"]
+        assert process.end() == 0
+        assert "Traceback" not in process.process.stderr.read()
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("era", ERAS)
+def test_fuzzed_bodies_are_answered(home, era, part):
+    requests = requests_of(era, "http", part, OVER_HTTP)
+    with served(home) as (process, port):
+        headers = {
+            "Authorization": f"Bearer {TOKEN}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": era,
+        }
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        if era == ERAS[0]:
+            given = {"protocolVersion": era, "capabilities": {}}
+            given["clientInfo"] = {"name": "fuzz", "version": "1"}
+            first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": given}
+            connection.request("POST", "/mcp", json.dumps(first), headers)
+            answer = connection.getresponse()
+            answer.read()
+            headers["Mcp-Session-Id"] = answer.headers["Mcp-Session-Id"]
+        for request in requests:
+            connection.request("POST", "/mcp", request.line, headers | named(request.line))
+            answer = connection.getresponse()
+            text = answer.read()
+            assert answer.status in (200, 202, 400, 404), (answer.status, text[:300])
+            assert (b'"jsonrpc"' in text) == (answer.status != 202), (answer.status, text[:300])
+        connection.close()
+        process.terminate()
+        assert "Traceback" not in process.stderr.read()
+
+
+def named(body: bytes) -> dict[str, str]:
+    """Return the headers of the newer era that say what is in a body."""
+    try:
+        message = json.loads(body)
+        method, params = message["method"], message.get("params") or {}
+        named = params.get("name", params.get("uri")) if isinstance(params, dict) else None
+        given = {"Mcp-Method": method, "Mcp-Name": named}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+    plain = {name: value for name, value in given.items() if isinstance(value, str)}
+    return {name: value for name, value in plain.items() if value.isascii() and value.isprintable()}

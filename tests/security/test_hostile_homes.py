@@ -1,0 +1,78 @@
+"""Hostile homes: each verb ends in time and memory, without a trace, and writes nothing outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.forks import surroundings
+from tests.security.hostile_homes import HOMES
+
+VERBS = (
+    ("list",),
+    ("show", "fill_0_00001"),
+    ("search", "the"),
+    ("stats",),
+    ("doctor",),
+    ("prune", "sessions", "--older-than", "0", "--plan-only"),
+    ("routes",),
+)
+
+
+@pytest.fixture(name="opener", scope="module")
+def _opener():
+    """A process that opens homes."""
+    line = [sys.executable, "-m", "tests.security.opener"]
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes | None]]:
+    """Return what is below a folder, with modes and bytes."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        data = path.read_bytes() if stat.S_ISREG(status.st_mode) else None
+        found[str(path.relative_to(folder))] = (status.st_mode, data)
+    return found
+
+
+def test_there_are_enough_homes():
+    assert len(HOMES) >= 60
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_hostile_home_harms_no_verb(opener, tmp_path, name):
+    home, outside, user = tmp_path / "home", tmp_path / "outside", Path(os.environ["HOME"])
+    home.mkdir()
+    outside.mkdir()
+    (outside / "target").write_text("theirs")
+    (outside / "target").chmod(0o644)
+    HOMES[name](home, outside)
+    before = contents(outside)
+    job = {
+        "home": str(home),
+        "env": surroundings(user) | {"MCP_SESSIONS_STATE": str(user / "state")},
+        "verbs": VERBS,
+        "out": str(tmp_path / "out"),
+        "err": str(tmp_path / "err"),
+    }
+    opener.stdin.write(json.dumps(job) + "\n")
+    opener.stdin.flush()
+    ended = opener.stdout.readline().strip()
+    out, err = ((tmp_path / each).read_text(errors="replace") for each in ("out", "err"))
+    codes = [line for line in out.splitlines() if line.startswith("CODE ")]
+    assert (ended, len(codes)) == ("0", len(VERBS)), (codes, err[-2_000:])
+    assert [code for code in codes if code.split()[-1] not in "0123456"] == []
+    assert "Traceback" not in err + out, err[-2_000:]
+    assert "\x1b" not in err + out
+    assert contents(outside) == before
