@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 
 import pytest
 
 from session_core import SessionDB
 from tests.cli.at_terminal import COMMAND, Person
-from tests.cli.homes import FRESH, build
+from tests.cli.homes import FRESH, LONG, build
 
 
 @pytest.fixture(name="person")
@@ -62,3 +64,70 @@ def test_a_stream_that_was_closed_is_an_empty_one(person, closed):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert (FRESH in done.stdout) == (">&-" not in closed.replace("2>&-", ""))
+
+
+VERBS = [
+    ("list",),
+    ("show", FRESH),
+    ("search", "question"),
+    ("routes",),
+    ("stats",),
+    ("prune", "ghosts", "--yes"),
+    ("finalize", "--session", FRESH, "--yes"),
+    ("compress", LONG, "--yes"),
+    ("edit", FRESH, "--title", "Another", "--yes"),
+    ("restore",),
+    ("trash", "list"),
+    ("log",),
+    ("export",),
+    ("install",),
+    ("doctor",),
+    ("completion", "bash"),
+    ("no-such-verb",),
+]
+
+TRACES = ("Traceback", "Exception ignored", "Error in")
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_verb_without_reader_prints_no_trace(unread, verb):
+    done = unread(*verb)
+    assert not any(trace in done.stderr for trace in TRACES), done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_verb_with_unread_errors_prints_no_trace(person, verb):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as err:
+        done = subprocess.run(
+            [*COMMAND, *verb],
+            env=person.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            encoding="utf-8",
+            check=False,
+        )
+    assert not any(trace in done.stdout for trace in TRACES), done.stdout
+
+
+INTERRUPTED_AT_EXIT = """
+import atexit, os, signal, sys
+from mcp_serve.cli.main import main
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.exit(main())
+"""
+
+
+def test_interrupt_at_exit_prints_no_trace(person):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT_EXIT, "list"],
+        env=person.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert FRESH in done.stdout
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
