@@ -35,7 +35,7 @@ MOST: dict[Kind, int] = {
     # Readers have threads of their own, so that they do not wait for callers that want the lock.
     "looks": 8,
     # Calls that also wait for hooks or for a summary.
-    "calls": 64,
+    "calls": 32,
     "agents": 256,
     # Calls that wait for an agent which is built elsewhere: never in the threads that build it.
     "claims": 256,
@@ -93,6 +93,7 @@ class WorkerThreads:
         self._queue: deque[_Call] = deque()
         self._threads = 0
         self._idle = 0
+        self._is_starting = False
 
     async def run(
         self, function: Callable[[], T], *, on_end: Callable[[], object] | None = None
@@ -131,27 +132,44 @@ class WorkerThreads:
     def _enqueue(self, call: _Call) -> None:
         with self._changed:
             self._queue.append(call)
-            if len(self._queue) <= self._idle:
-                self._changed.notify()
-                return
-            if self._threads >= self._most:
+            self._changed.notify()
+        try:
+            self._start_another()
+        except RuntimeError:
+            with self._changed:
+                if self._threads or call not in self._queue:
+                    return  # another thread comes to it
+                self._queue.remove(call)
+            raise
+
+    def _start_another(self) -> None:
+        """Start a thread if calls wait; threads start each other, so that a loop starts one.
+
+        To start a thread is to wait until it runs, which takes long while many threads run.
+        """
+        with self._changed:
+            is_enough = self._is_starting or len(self._queue) <= self._idle
+            if is_enough or self._threads >= self._most:
                 return
             self._threads += 1
+            self._is_starting = True
         try:
             self._start(self._work)
         except RuntimeError:
             with self._changed:
                 self._threads -= 1
-                if self._threads or call not in self._queue:
-                    return  # another thread comes to it
-                self._queue.remove(call)
+                self._is_starting = False
             raise
 
     def _start(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name="session_core worker", daemon=self._daemon).start()
 
     def _work(self) -> None:
+        with self._changed:
+            self._is_starting = False
         while (call := self._next()) is not None:
+            with suppress(RuntimeError):  # as many threads as there may be: this one goes on
+                self._start_another()
             call.run()
             del call  # an idle thread keeps no result alive
 
