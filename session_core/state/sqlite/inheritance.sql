@@ -3,7 +3,8 @@
 -- from parent to child. `lineage.kind` says the same of what continues a session.
 WITH RECURSIVE heirs(id) AS (
     SELECT child.id FROM sessions AS child JOIN sessions AS s ON s.id = child.parent_session_id
-    WHERE child.parent_session_id IS NOT NULL AND s.end_reason = 'compression'
+    WHERE child.parent_session_id > '' -- a range, so that the index of parents is used
+      AND s.end_reason = 'compression'
       AND {child_lacks} AND {continues} AND {matches}
     UNION
     SELECT child.id FROM heirs
