@@ -28,7 +28,6 @@ from session_core import (
     Platform,
     Revision,
     SessionEntry,
-    SessionError,
     SessionFilter,
     SessionResetPolicy,
     SessionSource,
@@ -96,13 +95,16 @@ MADE: dict[str, Any] = {
 }
 
 
-def errors() -> list[type[SessionError]]:
-    """Return all classes of errors of both packages."""
+def errors() -> list[type[Exception]]:
+    """Return all classes of errors of both packages, and the public warnings."""
     for package in (session_core, mcp_serve):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
-    found = [SessionError]
+    public = (getattr(session_core, name) for name in session_core.__all__)
+    found: list[type[Exception]] = [
+        each for each in public if isinstance(each, type) and issubclass(each, Exception)
+    ]
     for each in found:
         found += [child for child in each.__subclasses__() if child not in found]
     return sorted(found, key=lambda each: each.__qualname__)
@@ -126,7 +128,7 @@ def values() -> list[str]:
     return [
         name
         for name, each in public.items()
-        if isinstance(each, type) and not issubclass(each, SessionError) and name not in SERVICES
+        if isinstance(each, type) and not issubclass(each, Exception) and name not in SERVICES
     ]
 
 

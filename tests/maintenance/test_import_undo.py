@@ -283,9 +283,8 @@ def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, 
     assert [key for key in metas(home) if not key.startswith(DONE)] == []
 
 
-def test_emptied_import_cannot_be_undone(home: Path, file: Path):
+def test_import_is_undone_after_the_trash_was_emptied(home: Path, file: Path):
     with maintained(home) as (_, maintenance):
         done = maintenance.import_(written(file, line("a")))
         maintenance._ledger.empty(0.0)
-        with pytest.raises(Conflict, match="cannot be undone any more"):
-            maintenance.restore(str(done.batch))
+        assert undone(maintenance, str(done.batch)).removed == 1
