@@ -16,6 +16,9 @@ from session_core import MessageRow
 _LEAST = 6
 """Shorter pieces tell nothing."""
 
+_LONG = 12
+"""A value that is longer is no part of another word by chance."""
+
 _HERE = "(secret)"
 _SEAM = re.compile(r"[\s=:@\"'`\\/]+")
 _WORD = re.compile(r"[^\s=:@\"'`\\/()\[\]{}<>,;…]{6,}")
@@ -34,7 +37,8 @@ def clean(messages: Sequence[MessageRow]) -> Callable[[str], str]:
         shown = text
         for value in values:
             if value in shown:
-                shown = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _HERE, shown)
+                around = ("", "") if len(value) >= _LONG else (r"(?<!\w)", r"(?!\w)")
+                shown = re.sub(re.escape(value).join(around), _HERE, shown)
         shown = _WORD.sub(mark_piece, shown) if within else shown
         for start, stop in reversed(spans(shown)):
             shown = shown[:start] + _HERE + shown[stop:]
@@ -50,11 +54,11 @@ def keep(messages: Sequence[MessageRow]) -> Callable[[str], str]:
 
 
 def _values(messages: Iterable[MessageRow]) -> set[str]:
-    """Return the secrets without the names beside them: what has a digit, or stands last."""
+    """Return the secrets without the names beside them: what is no plain word, or stands last."""
     found = set()
     for secret in {secret for row in messages for secret in whole.secrets(row)}:
         parts = [part for part in _SEAM.split(secret) if len(part) >= _LEAST]
-        found |= {part for part in parts if part is parts[-1] or any(map(str.isdigit, part))}
+        found |= {part for part in parts if part is parts[-1] or _is_made_up(part)}
     return found
 
 

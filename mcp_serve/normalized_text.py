@@ -47,7 +47,7 @@ def _disguises(unseen: str) -> re.Pattern[str]:
         r"|(?<=&)(?:#(?P<decimal>\d{1,6})|#[xX](?P<hex>[0-9a-fA-F]{1,5})"
         r"|(?P<entity>quot|apos|amp|lt|gt));"
         rf"|(?P<gone>(?<=\x1b){_AFTER_ESCAPE}|(?<=\x9b){_AFTER_CSI}"
-        r"|(?<=\[)(?:\d{1,3}(?:;\d{1,3}){0,8}[mK](?:\[K)?|m\[K)"
+        r"|(?<=\[)(?:\d{1,3}(?:;\d{1,3}){0,8}[mKGHJ](?:\[K)?|m\[K)"
         rf"|(?<=[{unseen}])))"
     )
 
@@ -68,7 +68,7 @@ _MUCH = r"(?=[^\s\\]{8})(?=[^\s\\]{0,200}\d)(?=[^\s\\]{0,200}[A-Za-z])"
 _PREFIX_WRAP = re.compile(_WRAP.pattern + _MUCH)
 """A break that may part a prefix, or leave so little behind it that it is not seen."""
 
-_ESCAPED_WRAP = re.compile(rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-]\\n)(?!{_OTHER_LINE}){_MUCH}")
+_ESCAPED_WRAP = re.compile(rf"\\n(?<=[^\n]{{60}}\\n)(?<=[\w+/=.\-\\]\\n)(?!{_OTHER_LINE}){_MUCH}")
 _REST = re.compile(
     r"(?:(?=[A-Za-z0-9_+/.%~\-]{0,200}\d)|(?=[A-Za-z]{0,40}[a-z][A-Z]))"
     r"(?:[A-Za-z0-9_+/.%~\-]{1,9999}={0,2}|[A-Za-z0-9_+/.%~=\-]{40,9999})"
@@ -217,7 +217,7 @@ def _find_wraps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]
 _UNSEEN = re.compile(f"[\x1b\x9b{_CONTROLS}{_INVISIBLE}]")
 _ESCAPES = re.compile(r"\\(?:[ux/\r\n]|033|e\[)")
 _PERCENT = re.compile(f"%{_HEX}{{2}}")
-_BARE_COLOR = re.compile(r"\[(?:\d{1,3}[;mK]|m\[K)")
+_BARE_COLOR = re.compile(r"\[(?:\d{1,3}[;mKGHJ]|m\[K)")
 
 
 def is_disguised(text: str) -> bool:
@@ -227,6 +227,7 @@ def is_disguised(text: str) -> bool:
         or ("\\" in text and (_ESCAPES.search(text) or _ESCAPED_WRAP.search(text)))
         or ("%" in text and _PERCENT.search(text))
         or "&#" in text
+        or ("[" in text and _BARE_COLOR.search(text))
         or ("\n" in text and next(_find_wraps(_PREFIX_WRAP, text), None))
     )
 

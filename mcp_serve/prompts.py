@@ -31,7 +31,9 @@ class Asking:
         unknown = [name for name in given if name not in valid]
         if unknown:
             listed = ", ".join(valid) or "none"
-            return redact(f"{unknown[0]!r:.60} is no argument of {self.name}; valid: {listed}")
+            return redact(
+                f"{redact(unknown[0])!r:.60} is no argument of {self.name}; valid: {listed}"
+            )
         session = given.get("session")
         if self.takes_session and not (isinstance(session, str) and session.strip()):
             return f"session is required; {self.name} takes an id or a title"

@@ -130,7 +130,7 @@ _CERTAIN = 5
 
 def _open_token(prefix: str) -> str:
     """Return the pattern of the beginning of a token; a common prefix needs some of the rest."""
-    least = r"[\w\-.+/=%]*" if len(prefix) >= _CERTAIN else r"(?=\S*\d)[\w\-.+/=%]{5,}"
+    least = r"[\w\-.+/=%!$]*" if len(prefix) >= _CERTAIN else r"(?=\S*\d)[\w\-.+/=%!$]{5,}"
     return f"(?<![A-Za-z0-9]){re.escape(prefix)}{least}"
 
 
@@ -138,7 +138,12 @@ _OPEN = re.compile(
     "(?:"
     + "|".join(_open_token(prefix.text) for prefix in _PREFIXES)
     + r"|\bsk-[\w\-]*"
-    + r"|\b[0-9a-f]{16,}(?:-(?:u(?:s\d?)?)?)?"
+    + r"|\b[0-9a-f]{9,}(?:-(?:u(?:s\d?)?)?)?"
+    + r"|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[A-Za-z0-9]{9,}[\w.\-]*"
+    + r"|[A-Za-z0-9]{14}\.atlasv1\.\S*|[\w~.\-]{3}\dQ~\S*"
+    + r"|(?:hooks\.(?:slack|zapier)\.com|/api/webhooks|/webhookb2|softlayer\.com/soap)/\S*"
+    + r"|(?i:\bbearer\s+)\S+"
+    + r"|(?i:[?&][\w\-]*(?:token|key|sig|signature|secret|auth|code|password)=)\S+"
     + r"|\b[MNO](?=[\w\-]*\d)[\w\-]{11,26}(?:\.[\w\-]*){0,2}"
     + r"|-----? ?BEGIN [^\n]*(?:[\s\S]*)|\beyJ[\w\-.]*|\b\d{8,10}:[\w\-]*"
     + r"|(?<=://)[^\s/:@]+:[^\s/@]*"
@@ -146,7 +151,7 @@ _OPEN = re.compile(
     + r"(?:bearer|basic)?\s*[\"']?)\S*"
     + r"|(?i:(?:client-key-data|_?auth)[\"']{0,2}\s*[:=]\s*[\"']?)[A-Za-z0-9+/=]+"
     + rf"|(?i:{PHRASE}(?:\s*[=:\uff1a]|\s+(?:is|was|ist|lautet|est|es)\b):?\s*)\S+"
-    + r")\Z"
+    + r")(?:\\+(?:u?[0-9a-fA-F]{0,3})|%[0-9a-fA-F]?|[\x1b\[][\d;\[]*)?[\"'\s;,.]*\Z"
 )
 
 

@@ -70,7 +70,10 @@ class Served:
         """
         name = profile or self.names[0]
         if name not in self._paths:
-            raise InvalidInput(f"no profile {name!r:.80} here; there are {', '.join(self.names)}")
+            from mcp_serve.redaction import redact  # noqa: PLC0415 -- behind the first answer
+
+            shown = redact(name)  # before it is cut, or the rest of a secret is not recognised
+            raise InvalidInput(f"no profile {shown!r:.80} here; there are {', '.join(self.names)}")
         return self._paths[name]
 
     def home(self, profile: str | None = None) -> Home:

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mcp_serve.redaction import redact
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
 
@@ -35,6 +36,8 @@ LONG = "long"
 """A session that is long enough to be compressed."""
 
 OLD = 1_600_000_000
+
+_TITLE = 84
 
 QUOTED = frozenset(
     {
@@ -65,7 +68,7 @@ def _conversation(db: SessionDB, key: str, text: str, *, ended: bool) -> None:
     db.append_message(key, "tool", text, **more)
     parts = [{"type": "text", "text": text}, {"type": text}]
     db.append_message(key, "user", parts, timestamp=at.get("timestamp"))
-    db.set_session_title(key, f"{text[:90]} {key}")
+    db.set_session_title(key, f"{title_of(text)} {key}")
     if ended:
         end_session(db, key, text)
 
@@ -76,6 +79,13 @@ def end_session(db: SessionDB, key: str, reason: str) -> None:
     with connect(db.path) as connection:
         connection.execute("UPDATE sessions SET end_reason = ? WHERE id = ?", (reason, key))
         connection.commit()
+
+
+def title_of(text: str) -> str:
+    """Return as much of a text as a title takes; a secret stands whole in it or not at all."""
+    if len(text) <= _TITLE and "\n" not in text and "\\n" not in text:
+        return text
+    return text[:_TITLE] if redact(text) == text else "a secret that is too long for a title"
 
 
 def calling(text: str) -> list[dict[str, Any]]:

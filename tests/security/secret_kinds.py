@@ -302,8 +302,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _hyperlinked(text: str) -> str:
-    at = _middle(text)
-    return f"{text[:at]}\x1b]8;;https://example.org\x07{text[at:]}\x1b]8;;\x07"
+    return f"\x1b]8;;https://example.org/\x07{text}\x1b]8;;\x07"
 
 
 def _percent(text: str) -> str:

@@ -19,7 +19,7 @@ from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 from mcp_serve import server
 from mcp_serve.served import Options, Served
 from session_core import SessionDB
-from tests.security.corpus import LONG, calling, end_session, plant
+from tests.security.corpus import LONG, calling, end_session, plant, title_of
 
 COMPLETED = ("session", "session_id", "session_key", "source", "project")
 LONGEST_TIME = 64
@@ -101,7 +101,7 @@ class Walk:
             create = {"source": text}
             db.append_message(f"e{number:02}", "user", text, create=create)
             db.append_message(f"e{number:02}", "assistant", text, tool_calls=calling(text))
-            db.set_session_title(f"e{number:02}", f"event {number} {text[:80]}")
+            db.set_session_title(f"e{number:02}", f"event {number} {title_of(text)}")
             end_session(db, f"e{number:02}", text)
         heard = await self.call("events_wait", cursor=start["cursor"], timeout_s=10)
         while heard["events"]:
@@ -159,21 +159,21 @@ class Walk:
         await self.call("sessions_list", nope=1)
         await self.call("sessions_list", cursor="x")
         for text in texts:
-            await self.call("sessions_list", profile=text[:150])
-            await self.call("sessions_prune", plan=text[:90])
-            await self.call("sessions_restore", batch=text[:90])
+            await self.call("sessions_list", profile=text)
+            await self.call("sessions_prune", plan=text)
+            await self.call("sessions_restore", batch=text)
             if len(text) <= LONGEST_TIME:
                 await self.call("sessions_list", since=text)
 
     async def _changes(self, texts: list[str]) -> None:
         for number, text in enumerate(texts):
             edited = await self.call(
-                "sessions_edit", session=f"h{number:02}", title=f"{number} {text[:90]}"
+                "sessions_edit", session=f"h{number:02}", title=f"{number} {title_of(text)}"
             )
             if edited:
                 await self.call("sessions_restore", batch=edited["batch"])
         open_ones = [f"h{number:02}" for number in range(1, len(texts), 2)]
-        await self._planned("sessions_finalize", sessions=open_ones, reason=texts[0][:90])
+        await self._planned("sessions_finalize", sessions=open_ones, reason=title_of(texts[0]))
         await self._planned("sessions_prune", what="sessions")
         await self._planned("sessions_prune", what="all")
         done = await self._planned("sessions_compress", session=LONG, keep_last=10)

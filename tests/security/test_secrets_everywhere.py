@@ -1,0 +1,119 @@
+"""Disguised secrets of every kind in every stored field: no way out of a home shows one.
+
+The fast run gives each kind one disguise; `-m slow` goes through all of them.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mcp_serve import prompts
+from mcp_serve.cli.main import VERBS
+from mcp_serve.completions import _BY_ARGUMENT
+from mcp_serve.surface import SPECS
+from session_core import SessionDB
+from tests.cli.forks import Forks, surroundings
+from tests.security.corpus import LONG, plant
+from tests.security.leaks import leaks, windows
+from tests.security.secret_kinds import DISGUISES, KINDS, draw
+from tests.security.walk import walked
+
+NAMES = sorted(DISGUISES)
+ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(NAMES)))]
+RESOURCES = {"session", "route", "sessions"}
+EVERY_VERB = {
+    "list": [["--status", "all"], ["--json"], ["--title", "SECRET"], ["--since", "SECRET"]],
+    "show": [[LONG], [LONG, "--tools", "--full", "--json"], ["SECRET"]],
+    "search": [["needle", "--every"], ["cmd", "--json", "--every"], ["SECRET"]],
+    "routes": [[], ["--json"], ["SECRET"]],
+    "stats": [[], ["--json"], ["--html", "-"]],
+    "watch": [["--profile", "SECRET"], ["--session", "SECRET"]],
+    "prune": [["sessions", "--plan-only"], ["all", "--plan-only", "--json"], ["SECRET"]],
+    "finalize": [["--session", "h01", "--reason", "SECRET", "--yes"], ["--plan", "SECRET"]],
+    "compress": [[LONG, "--keep-last", "10", "--yes"], ["SECRET"], ["--plan", "SECRET"]],
+    "edit": [["h00", "--title", "SECRET", "--yes"], ["SECRET", "--pin"]],
+    "restore": [[], ["--json"], ["SECRET"]],
+    "trash": [["list"], ["empty", "--older-than", "SECRET"]],
+    "log": [[], ["--json"], ["--limit", "SECRET"]],
+    "export": [["--out", "OUT"], ["--title", "SECRET"], ["--format", "SECRET"]],
+    "import": [["OUT", "--plan-only"], ["SECRET"]],
+    "serve": [["--profile", "SECRET"], ["--http", "SECRET"]],
+    "install": [["SECRET"], ["claude-code", "--print", "--name", "SECRET"]],
+    "uninstall": [["SECRET"]],
+    "doctor": [["--profile", "SECRET"], ["--timeout", "SECRET"]],
+    "demo": [["SECRET"]],
+    "completion": [["SECRET"]],
+}
+"""How each verb is called: on what is stored, and with a secret of its own.
+
+`export` writes conversations as they are, by design; what it prints is looked at.
+"""
+
+
+def samples(number: int):
+    """Return a sample of each kind, and texts in which it stands, disguised."""
+    drawn = [draw(kind, number) for kind in KINDS]
+    disguised = {
+        sample.kind: DISGUISES[NAMES[(at + number) % len(NAMES)]](sample.text)
+        for at, sample in enumerate(drawn)
+    }
+    return drawn, {f"{kind} {number}": text for kind, text in disguised.items()}
+
+
+def shown(said):
+    """Return what leaks, each with the place where it was said."""
+    return [
+        (where, leak)
+        for where, what, secret in said
+        for leak in leaks(
+            what if isinstance(what, str) else json.dumps(what, ensure_ascii=False), secret
+        )
+    ]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", ROUNDS)
+async def test_no_tool_shows_a_disguised_secret(tmp_path, number):
+    drawn, texts = samples(number)
+    secret = windows(drawn)
+    said = await walked(tmp_path, ("auto", "legacy")[number % 2], texts)
+    names = {where for where, _ in said}
+    assert names >= {spec.name for spec in SPECS}
+    assert names >= {f"prompt {each.name}" for each in prompts.ALL}
+    assert names >= {f"completion {argument}" for argument in _BY_ARGUMENT}
+    assert names >= {f"resource {kind}" for kind in RESOURCES}
+    assert names >= {"question", "resources/list", "audit"}
+    assert shown((where, what, secret) for where, what in said) == []
+
+
+def test_every_verb_is_called():
+    assert set(EVERY_VERB) == set(VERBS)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", ROUNDS)
+def test_no_verb_shows_a_disguised_secret(tmp_path, number):
+    drawn, texts = samples(number)
+    secret = windows(drawn)
+    home = tmp_path / "home"
+    home.mkdir()
+    plant(home, texts)
+    with SessionDB(home / "state.db") as db:
+        ids = [each.id for each in db.list_sessions(limit=200).items]
+    passed = [text.replace("\x00", "") for text in texts.values()]
+    calls = [(verb, call) for verb in EVERY_VERB for call in EVERY_VERB[verb]]
+    calls += [("show", [key, "--tools"]) for key in ids]
+    said = []
+    with Forks() as forks:
+        for at, (verb, call) in enumerate(calls):
+            given = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
+            words = [verb, "--home", str(home), *(given.get(word, word) for word in call)]
+            done = forks.run(words, surroundings(tmp_path), str(tmp_path), "")
+            said.append((f"{verb} {call}", done.out, secret))
+            if "SECRET" not in call:
+                said.append((f"{verb} {call} error", done.err, secret))
+    assert sum(len(what) for _, what, _ in said) > 100_000
+    assert shown(said) == []
