@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timezone
 from functools import lru_cache
 
+from mcp_serve.redaction import redact
 from session_core import InvalidInput
 
 _AGE = re.compile(r"(\d{1,6})\s*([mhdw])")
@@ -42,7 +43,7 @@ def moment(name: str, text: str | None, now: float) -> float | None:
         return zoned.timestamp()
     except (ValueError, OverflowError) as error:
         raise InvalidInput(
-            f"{name} {text!r:.80} is no time; give an age such as '7d' or '12h', "
+            f"{name} {redact(text)!r:.80} is no time; give an age such as '7d' or '12h', "
             "or a time such as '2026-11-01T08:00:00Z'"
         ) from error
 
