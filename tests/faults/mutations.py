@@ -351,6 +351,7 @@ READING = frozenset(
         *("session_images", "message_images", "referring_images", "row_images"),
         *("inventory", "health_facts", "claims"),
         *("gateway_routing_scopes", "find_latest_session_for_peer"),
+        *("blocked_indexes", "check_rows_writable", "home_id", "path"),
     }
 )
 """The public methods that change nothing."""

@@ -74,7 +74,9 @@ def test_every_public_method_that_changes_anything_is_swept(engine):
 
 def test_nothing_is_swept_that_is_not_there():
     swept = {mutation.method for mutation in MUTATIONS.values()}
-    assert [name for name in swept | READING if not hasattr(SessionDB, name)] == []
+    # `path` is an attribute of each object of SQLite, so the class does not have it.
+    known = set(dir(SessionDB)) | set(dir(StateDatabase))
+    assert swept | READING <= known
     assert swept & READING == set()
 
 

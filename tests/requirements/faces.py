@@ -168,7 +168,6 @@ REQUIREMENTS = {
         "hashes_ids_and_plain_words_stay",
         "a_text_that_was_cut_within_a_secret_shows_nothing_of_it",
         "a_preview_shows_nothing_of_a_key_that_it_was_cut_within",
-        "no_kind_is_overlooked_for_want_of_a_hint",
         "a_secret_is_seen_beside_those_of_every_other_kind",
         "what_a_name_says_to_be_a_secret_is_one_in_every_notation",
         "a_secret_is_seen_whatever_stands_around_it",

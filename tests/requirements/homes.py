@@ -1,0 +1,78 @@
+"""Homes of today: continuations, delegates, indexes and schemas of newer Hermes versions."""
+
+from __future__ import annotations
+
+from tests.requirements.entry import of
+
+REQUIREMENTS = {
+    "homes:inheritance": of(
+        "issue 16; design 5",
+        "Folder, source and owner of a continuation are those of its nearest ancestor.",
+        "contract/test_inheritance",
+        "change_of_an_ancestor_is_seen_at_once",
+        "circle_without_a_folder_is_listed",
+        "find_sessions_finds_each_session_of_it",
+        "inherited_source_is_not_unknown",
+        "line_shows_the_inherited_folder_and_source",
+        "list_filter_finds_the_tip_by_its_ancestor",
+        "long_chain_inherits_from_its_root",
+        "marks_that_mean_nothing_keep_a_continuation",
+        "other_child_inherits_nothing",
+        "own_value_of_a_continuation_wins",
+        "search_finds_the_continuation_by_its_ancestor",
+    ),
+    "homes:unlinked-delegates": of(
+        "issue 16; hermes 3.10",
+        "A delegate without a link to its parent is no conversation and goes with its parent.",
+        "contract/test_unlinked_delegates",
+        "deleted_parent_takes_its_unlinked_delegates",
+        "inventory_names_the_parent_of_the_mark",
+        "link_of_a_delegate_comes_before_its_mark",
+        "mark_that_closes_a_circle_is_no_link",
+        "odd_marks_are_survived",
+        "unlinked_delegate_is_not_a_conversation",
+        "unlinked_delegate_is_read_and_found",
+    ),
+    "homes:lineage-of-hermes": of(
+        "issue 16; hermes 3.10",
+        "Continuations and delegates that the real Hermes made are listed, filtered and pruned.",
+        "interop/test_hermes_lineage",
+        "delegate_that_a_prune_unlinked_is_not_listed",
+        "prune_plan_finds_a_rotated_conversation",
+        "rotated_conversation_keeps_its_folder_and_owner",
+        "unlinked_delegates_go_with_their_parent_as_in_theirs",
+    ),
+    "homes:cjk-index": of(
+        "issue 16; design 4; hermes 11",
+        "Changes that a search index blocks are refused with the reason, or work by its extension.",
+        "interop/test_cjk_home",
+        "changes_with_extension_lose_nothing",
+        "changes_without_extension_are_refused",
+        "commands_to_go_on_repeat_the_option",
+        "doctor_and_stats_name_the_index",
+        "extension_of_another_system_is_not_loaded",
+        "extension_that_others_write_is_not_loaded",
+        "server_loads_extension_on_request",
+        "unrelated_verbs_work_without_extension",
+    ),
+    "homes:newer-maintenance": of(
+        "issue 16; hermes 11",
+        "Homes of schemas 23 to 30, with each of their indexes, are kept tidy and lose nothing.",
+        "interop/test_newer_maintenance",
+        "append_is_found_in_every_index",
+        "compression_is_undone_whole",
+        "every_schema_is_one_of_the_fixture",
+        "export_is_imported_whole",
+        "finalize_is_restored_whole",
+        "finding_names_no_blocked_index",
+        "prune_is_restored_whole",
+        "vacuum_keeps_everything",
+    ),
+    "homes:random-comparison": of(
+        "issue 16, proof",
+        "Lists, filters and searches answer as the real Hermes does, or the docs explain why not.",
+        "interop/test_random_comparison",
+        "each_difference_to_hermes_is_explained",
+        "each_reason_is_a_section_of_the_docs",
+    ),
+}

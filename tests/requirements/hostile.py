@@ -1,0 +1,97 @@
+"""Hostile input: secrets, escapes, odd files, and messages that are no requests."""
+
+from __future__ import annotations
+
+from tests.requirements.entry import of
+
+REQUIREMENTS = {
+    "hostile:controls": of(
+        "issue 16",
+        "Control characters are refused where the reason of an end comes in.",
+        "security/test_control_characters",
+        "end_of_session_refuses_controls",
+        "end_of_session_takes_any_script",
+        "finalize_refuses_controls",
+        "import_refuses_controls",
+    ),
+    "hostile:errors": of(
+        "issue 16",
+        "Errors repeat no terminal escape and no secret that was passed in.",
+        "security/test_errors",
+        "clean_leaves_ordinary_words",
+        "cut_secret_is_taken_out",
+        "errors_repeat_no_escape",
+        "errors_repeat_no_passed_secret",
+        "unexpected_failure_tells_nothing",
+    ),
+    "hostile:escapes": of(
+        "issue 16, proof",
+        "No stored field brings an escape to the terminal.",
+        "security/test_terminal_escapes",
+        "verb_prints_no_escape",
+    ),
+    "hostile:fuzz": of(
+        "issue 16, proof",
+        "Each fuzzed request is answered, on both transports.",
+        "security/test_fuzz",
+        "fuzzed_bodies_are_answered",
+        "fuzzed_lines_are_answered",
+    ),
+    "hostile:homes": of(
+        "issue 16, proof",
+        "A hostile home harms no verb.",
+        "security/test_hostile_homes",
+        "hostile_home_harms_no_verb",
+        "there_are_enough_homes",
+    ),
+    "hostile:secrets": of(
+        "issue 16, proof",
+        "Each documented kind of secret is taken out in each disguise; innocent texts stay.",
+        "security/test_secret_kinds",
+        "innocent_texts_are_left_alone",
+        "innocent_texts_in_json_are_left_alone",
+        "kind_is_redacted_in_every_disguise",
+        "kinds_are_as_many_as_claimed",
+        "leaks_are_found_in_every_disguise",
+        "redaction_changes_nothing_but_secrets_and_only_once",
+    ),
+    "hostile:normalized": of(
+        "issue 16",
+        "Secrets are looked for in a normalized view of a text, which maps back to the text.",
+        "serve/test_normalized_text",
+        "json_within_json_is_decoded",
+        "lines_of_their_own_are_not_joined",
+        "plain_text_has_no_view_of_its_own",
+        "view_maps_back_to_each_unit",
+        "view_of_any_text_maps_into_it",
+        "wrapped_token_is_joined",
+    ),
+    "hostile:stalled": of(
+        "issue 16, proof",
+        "A client is answered beside hundreds of stalled connections.",
+        "security/test_stalled",
+        "fresh_client_is_answered_beside_stalled",
+    ),
+    "hostile:whole-files": of(
+        "issue 16",
+        "Whole files are written through no link out of the home and over no odd file.",
+        "security/test_whole_files",
+        "client_configuration_as_fifo_is_refused",
+        "export_replaces_no_link_target",
+        "page_replaces_no_link_target",
+        "prune_routes_writes_through_no_link",
+        "token_of_odd_file_is_refused",
+    ),
+    "hostile:messages": of(
+        "issue 16",
+        "Each message that is no request is answered with the error of the protocol.",
+        "wire/test_messages",
+        "blank_lines_are_ignored",
+        "invalid_message_over_http_is_answered",
+        "invalid_message_over_stdio_is_answered",
+        "large_id_comes_back",
+        "long_line_is_answered_and_skipped",
+        "malformed_response_is_dropped",
+        "refused_value_is_not_repeated",
+    ),
+}
