@@ -6,6 +6,7 @@ counts against the bound until then; a call that has not begun never begins.
 
 from __future__ import annotations
 
+import _thread
 import contextvars
 import logging
 import os
@@ -55,9 +56,15 @@ _LOG = logging.getLogger("session_core")
 class _Call:
     """One call, and the context that it runs in."""
 
-    def __init__(self, function: Callable[[], Any], threads: WorkerThreads) -> None:
+    def __init__(
+        self,
+        function: Callable[[], Any],
+        threads: WorkerThreads,
+        on_end: Callable[[], object] | None,
+    ) -> None:
         self.function = function
         self.threads = threads
+        self.on_end = on_end
         self.future: Future[Any] = Future()
         self.context = contextvars.copy_context()
 
@@ -72,9 +79,21 @@ class _Call:
         else:
             self.future.set_result(result)
 
+    def refuse(self, error: RuntimeError) -> None:
+        """Fail without running it, unless its caller has taken it back."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        if self.on_end is not None:
+            self.on_end()
+        self.future.set_exception(error)
+
     def _run(self) -> Any:
         _around.set((*_around.get(), self))
-        return self.function()
+        try:
+            return self.function()
+        finally:
+            if self.on_end is not None:
+                self.on_end()
 
 
 _around: contextvars.ContextVar[tuple[_Call, ...]] = contextvars.ContextVar(
@@ -102,7 +121,7 @@ class WorkerThreads:
 
         `on_end` is called once: after the function has ended, or if it will never begin.
         """
-        future = self.submit(function if on_end is None else partial(_then, function, on_end))
+        future = self.submit(function, on_end=on_end)
         try:
             await finished(future)
         except BaseException:
@@ -113,9 +132,11 @@ class WorkerThreads:
             raise
         return future.result()
 
-    def submit(self, function: Callable[[], T]) -> Future[T]:
+    def submit(
+        self, function: Callable[[], T], *, on_end: Callable[[], object] | None = None
+    ) -> Future[T]:
         """Run a function as soon as a thread is free, also if no caller waits for it."""
-        call = _Call(function, self)
+        call = _Call(function, self, on_end)
         loop = running_loop()
         if loop is not None:
             call.context.run(set_loop_beside, loop)
@@ -133,33 +154,45 @@ class WorkerThreads:
         with self._changed:
             self._queue.append(call)
             self._changed.notify()
-        try:
-            self._start_another()
-        except RuntimeError:
-            with self._changed:
-                if self._threads or call not in self._queue:
-                    return  # another thread comes to it
-                self._queue.remove(call)
-            raise
+        self._start_another()
 
     def _start_another(self) -> None:
-        """Start a thread if calls wait; threads start each other, so that a loop starts one.
+        """Start a thread if calls wait.
 
-        To start a thread is to wait until it runs, which takes long while many threads run.
+        To start a thread is to wait until it runs, which takes long while many threads run. A loop
+        does that for the first one alone, which comes to all calls even at the end of the process.
         """
         with self._changed:
             is_enough = self._is_starting or len(self._queue) <= self._idle
             if is_enough or self._threads >= self._most:
                 return
+            is_first = self._threads == 0
             self._threads += 1
             self._is_starting = True
+        if is_first or running_loop() is None:
+            self._start_worker()
+        else:
+            try:
+                _thread.start_new_thread(self._start_worker, ())
+            except RuntimeError as error:
+                self._give_up(error)
+
+    def _start_worker(self) -> None:
         try:
             self._start(self._work)
-        except RuntimeError:
-            with self._changed:
-                self._threads -= 1
-                self._is_starting = False
-            raise
+        except RuntimeError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: RuntimeError) -> None:
+        """Go on without one more thread; without any, the calls that wait fail."""
+        with self._changed:
+            self._threads -= 1
+            self._is_starting = False
+            refused = [] if self._threads else list(self._queue)
+            if refused:
+                self._queue.clear()
+        for call in refused:
+            call.refuse(error)
 
     def _start(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name="session_core worker", daemon=self._daemon).start()
@@ -168,8 +201,7 @@ class WorkerThreads:
         with self._changed:
             self._is_starting = False
         while (call := self._next()) is not None:
-            with suppress(RuntimeError):  # as many threads as there may be: this one goes on
-                self._start_another()
+            self._start_another()
             call.run()
             del call  # an idle thread keeps no result alive
 
@@ -197,13 +229,6 @@ async def finished(future: Future[Any]) -> None:
 
     future.add_done_callback(wake)
     await ended.wait()
-
-
-def _then(function: Callable[[], T], on_end: Callable[[], object]) -> T:
-    try:
-        return function()
-    finally:
-        on_end()
 
 
 def threads_of(owner: object, kind: Kind) -> WorkerThreads:

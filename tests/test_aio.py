@@ -171,6 +171,50 @@ async def test_error_of_a_call_is_raised(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.records == []
 
 
+@both_loops
+async def test_loop_waits_for_no_second_thread(
+    blocked: Blocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, may_start, start = WorkerThreads(2), threading.Event(), threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        assert may_start.wait(10)
+        start(thread)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(threads.run, blocked)
+        await becomes(lambda: blocked.begun == 1)
+        monkeypatch.setattr(threading.Thread, "start", start_late)
+        group.start_soon(threads.run, blocked)
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        may_start.set()
+        await becomes(lambda: blocked.begun == 2)
+        blocked.opened.set()
+
+
+@both_loops
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_calls_fail_if_no_thread_starts(
+    monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    threads, ended = WorkerThreads(2), []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if not is_first:
+        await threads.run(int)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with anyio.fail_after(30):
+        if not is_first:  # the thread that idles takes it
+            assert await threads.run(int) == 0
+            await becomes(lambda: threads._threads == 0)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await threads.run(int, on_end=partial(ended.append, 1))
+    assert ended == [1]
+
+
 async def test_sequential_calls_share_a_thread() -> None:
     threads = WorkerThreads(8)
     names = {await threads.run(threading.get_ident) for _ in range(50)}
