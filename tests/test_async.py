@@ -129,6 +129,18 @@ async def test_several_calls_are_one_transaction_in_one_step(db: AsyncSessionDB)
     assert len(await db.get_messages("s")) == 1
 
 
+async def test_change_within_own_transaction_is_refused(db: AsyncSessionDB) -> None:
+    """It would wait for its own caller until the patience is over."""
+    with db.db.transaction():
+        db.db.create_session("s", "cli")
+        with pytest.raises(InvalidInput, match=r"run\(step\)"):
+            await db.append_message("s", "user", "x")
+        with pytest.raises(InvalidInput, match=r"run\(step\)"):
+            await db.run(lambda inner: inner.append_message("s", "user", "y"))
+    assert await db.get_messages("s") == []
+    await db.append_message("s", "user", "after")
+
+
 async def test_leaving_the_block_closes_the_database(home_path: Path) -> None:
     async with AsyncSessionDB(SessionDB(home_path / "state.db")) as db:
         await db.create_session("s", "cli")

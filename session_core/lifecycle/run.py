@@ -20,6 +20,7 @@ from session_core.lifecycle.slots import NOTHING
 from session_core.models import Appended, AppendedMany
 from session_core.routing.entries import SessionEntry
 from session_core.routing.store import SessionStore
+from session_core.state.async_db import check_no_transaction
 from session_core.state.contract import StateDatabase
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ class Run:
         )
 
     async def _in_thread(self, function: Callable[[], T], threads: WorkerThreads) -> T:
+        check_no_transaction(self._db)
         before = self.session_id
         try:
             return await threads.run(function)

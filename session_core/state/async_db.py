@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from anyio import CancelScope, sleep
 
-from session_core.aio import AsyncFace, in_thread
+from session_core.aio import AsyncFace, Kind, in_thread
+from session_core.errors import InvalidInput
 from session_core.state.contract import StateDatabase, Stop
 from session_core.state.following import Following
 
@@ -38,6 +39,19 @@ def _change(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate[AsyncSessionDB, P], Awaitable[R]]:
     return in_thread(method, "changes")
+
+
+def check_no_transaction(db: StateDatabase) -> None:
+    """Refuse a change in a worker thread that would wait for a transaction of its own caller.
+
+    Raises:
+        InvalidInput: this task has a transaction open.
+    """
+    if db.in_transaction:
+        raise InvalidInput(
+            "this task has a transaction open, which an awaited change would wait for; "
+            "run a transaction as one function: await AsyncSessionDB(db).run(step)"
+        )
 
 
 class AsyncSessionDB(AsyncFace[StateDatabase]):
@@ -66,6 +80,11 @@ class AsyncSessionDB(AsyncFace[StateDatabase]):
     async def run(self, step: Callable[[StateDatabase], R]) -> R:
         """Run a function of the database, in one worker thread."""
         return await self._run(partial(step, self.db), "changes")
+
+    async def _run(self, function: Callable[[], R], kind: Kind) -> R:
+        if kind == "changes":
+            check_no_transaction(self.db)
+        return await super()._run(function, kind)
 
     async def changes(
         self,

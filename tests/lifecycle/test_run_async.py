@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from session_core import AsyncSessionDB, BlockingCallWarning, current_session_id
+from session_core import AsyncSessionDB, BlockingCallWarning, InvalidInput, current_session_id
 from session_core.lifecycle.run import Run
 from tests.lifecycle.runtimes import World, aecho, becomes, of, rotate, until
 from tests.routing.chats import KEY, chat
@@ -111,6 +111,17 @@ async def test_blocking_calls_warn_once(world: World) -> None:
     assert warning.category is BlockingCallWarning
     assert "await run.aappend instead" in str(warning.message)
     assert warning.filename == __file__
+
+
+@both_loops
+async def test_append_within_own_transaction_is_refused(world: World) -> None:
+    async def agent(run: Run, message: Any) -> str:
+        with world.db.transaction(), pytest.raises(InvalidInput, match=r"run\(step\)"):
+            await run.aappend("user", message)
+        return await aecho(run, message)
+
+    world.agent = agent
+    assert (await world.runtime.ahandle(chat(), "hello")).text == "echo hello"
 
 
 @both_loops
