@@ -26,7 +26,7 @@ SESSIONS = "sessions"
 T = TypeVar("T")
 
 _LINEAGE = "segments"
-_LINES = ("source", "end_reason")
+_LINES = ("id", "title", "source", "end_reason")
 _MOST = 1 << 63
 _DELEGATE, _ORPHANED = "_delegate_from", "__orphaned__"
 _MOST_REASONS = 5

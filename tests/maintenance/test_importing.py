@@ -683,3 +683,12 @@ def test_refused_session_stops_no_other_of_its_step(fresh: Place, file: Path):
     assert (done.ids, [each.line for each in done.broken]) == (("a", "c"), [2])
     assert (done.messages, done.chat_state["session_key"]) == (2, 2)
     assert fresh.ledger.batches().items[0].count == 2
+
+
+@pytest.mark.parametrize("name", ["id", "title"])
+def test_import_refuses_control_characters(fresh: Place, file: Path, name: str):
+    hostile = line("a") | {name: "x\x1b]0;owned\x07"}
+    answer = fresh.importing.read_file(written(file, hostile, line("b")))
+    (only,) = answer.broken
+    assert only.why == f"{name} must not contain control characters; leave them out"
+    assert answer.ids == ("b",)
