@@ -243,3 +243,15 @@ def test_database_in_memory_is_refused(
     with pytest.raises(InvalidInput, match="in memory and URIs are not supported"):
         SessionDB(name)
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "sqlite", "https"])
+def test_address_is_no_path_of_a_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    with pytest.raises(InvalidInput, match="got an address") as caught:
+        SessionDB(f"{scheme}://me:hunter2@host/state.db")
+    assert "hunter2" not in str(caught.value)
+    assert set(tmp_path.iterdir()) == before

@@ -316,6 +316,12 @@ def _checked(path: str | os.PathLike[str]) -> Path:
             f"the path of a database file must be a path, got {os.fspath(path)!r}: a database in "
             "memory and URIs are not supported; name a file, such as one in a temporary folder"
         )
+    scheme, separator, _ = os.fspath(path).partition("://")
+    if separator and scheme.isalnum():  # the rest may have a password in it
+        raise InvalidInput(
+            f"the path of a database file must be a path, got an address ({scheme}://…): databases "
+            "on a server are not supported; name a file"
+        )
     found = Path(os.path.abspath(path))  # noqa: PTH100 -- no symlink is resolved
     if os.path.isdir(found):  # noqa: PTH112 -- a folder that may not be looked at raises none
         raise InvalidInput(f"{found} is a directory; name the database file in it")
