@@ -140,6 +140,14 @@ def test_openai_name_is_the_tool_name(db: StateDatabase, session: str, role: str
     assert [hit.message_id for hit in db.search("list_files").hits]
 
 
+def test_empty_annotations_are_ignored(db: StateDatabase, session: str) -> None:
+    message = {"role": "assistant", "content": "x", "refusal": None, "annotations": []}
+    db.append_messages(session, [message])
+    assert db.get_messages(session)[0]["content"] == "x"
+    with pytest.raises(InvalidInput, match="annotations"):
+        db.append_messages(session, [message | {"annotations": [{"type": "url_citation"}]}])
+
+
 def test_private_keys_are_ignored(db: StateDatabase, session: str) -> None:
     markers = {"_flushed": True, "_at": datetime.now(timezone.utc), "_of": {"a": 1}, "__": "x"}
     message = get(db, db.append_messages(session, [{**OPENAI, **markers}]).ids[0])

@@ -43,6 +43,9 @@ _OWN = ("id", "session_id", "active", "compacted")
 _ALIASES = ("name", "message_id")
 """Names of the OpenAI API and of platforms for `tool_name` and `platform_message_id`."""
 
+_OFTEN_EMPTY = ("annotations",)
+"""What the OpenAI API gives every message, mostly with nothing in it, and no home has."""
+
 _TOOL_ROLES = ("tool", "function")
 _PRIVATE = "_"
 """What begins so is a marker of its author, and stored only if this home has such a column."""
@@ -355,7 +358,7 @@ def _encode(message: Mapping[str, Any], now: float) -> dict[str, Any]:
         "timestamp": _time(message.get("timestamp"), now),
     }
     for name, value in message.items():
-        if name in _SET_BY_VERBS or value is None:
+        if name in _SET_BY_VERBS or value is None or (name in _OFTEN_EMPTY and not value):
             continue
         if name in _JSON:
             values[name] = content.encode_json(value)
