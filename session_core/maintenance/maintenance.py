@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -315,7 +316,7 @@ class Maintenance:
 
     def export(
         self,
-        to: Path | Callable[[bytes], object],
+        to: str | os.PathLike[str] | Callable[[bytes], object],
         sessions: Sequence[str] | None = None,
         *,
         where: SessionFilter | None = None,
@@ -336,11 +337,16 @@ class Maintenance:
         """
         exporting = self._whole().exporting
         wish = Wish(sessions, where, form, whole, progress)
-        if not isinstance(to, Path):
+        if callable(to):
             return exporting.write(to, wish)
-        return exporting.write_folder(to, wish) if to.is_dir() else exporting.write_file(to, wish)
+        path = Path(to)
+        if path.is_dir():
+            return exporting.write_folder(path, wish)
+        return exporting.write_file(path, wish)
 
-    def arrivals(self, path: Path, *, progress: CountFn | None = None) -> Arrivals:
+    def arrivals(
+        self, path: str | os.PathLike[str], *, progress: CountFn | None = None
+    ) -> Arrivals:
         """Return what an import of a file would bring, and what it would leave out and why.
 
         `progress` is told how many bytes of how many are read.
@@ -349,11 +355,11 @@ class Maintenance:
             NotFound: there is no such file.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        return self._whole().importing.look_into(path, progress=progress)
+        return self._whole().importing.look_into(Path(path), progress=progress)
 
     def import_(
         self,
-        path: Path,
+        path: str | os.PathLike[str],
         *,
         progress: CountFn | None = None,
         stop: StopFn | None = None,
@@ -370,7 +376,7 @@ class Maintenance:
             Conflict: it was taken back meanwhile, or another process imports the same file.
         """
         self.settle()
-        return self._whole().importing.read_file(path, progress=progress, stop=stop)
+        return self._whole().importing.read_file(Path(path), progress=progress, stop=stop)
 
     def batches(
         self, limit: int = 20, cursor: str | None = None, *, undone: bool = True

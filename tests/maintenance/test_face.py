@@ -242,3 +242,11 @@ def test_the_plan_of_a_compression_is_not_applied_here(changed: Changing) -> Non
         with pytest.raises(InvalidInput, match="one to compress"):
             changed.maintenance.apply(plan)
         assert compressor.apply(plan).session_id == "long"
+
+
+def test_exports_and_imports_take_paths_as_text(changed: Changing, tmp_path: Path) -> None:
+    fill(changed)
+    file = str(tmp_path / "sessions.jsonl")
+    exported = changed.maintenance.export(file, ["new"])
+    assert exported.sessions == 1
+    assert changed.maintenance.arrivals(file).skipped == changed.maintenance.import_(file).skipped
