@@ -1,13 +1,13 @@
 """The parts of the README that are made of the code: tools, commands, clients, errors, exit codes.
 
 Each stands between two marks, `<!-- made: NAME -->` and `<!-- /made -->`; `python -m tests.readme`
-writes them anew.
+writes them anew. `tests.docs` fills the pages of `docs/` in the same way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from mcp_serve.cli import codes
@@ -36,9 +36,10 @@ _USAGE = 2
 """The exit code of argparse."""
 
 
-def written(readme: str) -> str:
-    """Return the README with its parts as they are made now."""
-    return _PART.sub(lambda found: f"{found[1]}{_MADE[found[2]]()}\n{found[3]}", readme)
+def written(page: str, makers: Mapping[str, Callable[[], str]] | None = None) -> str:
+    """Return a page, by default the README, with its parts as they are made now."""
+    by_name = makers or MADE
+    return _PART.sub(lambda found: f"{found[1]}{by_name[found[2]]()}\n{found[3]}", page)
 
 
 def names(readme: str) -> set[str]:
@@ -46,7 +47,8 @@ def names(readme: str) -> set[str]:
     return {found[2] for found in _PART.finditer(readme)}
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return rows as a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
@@ -54,23 +56,23 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _tools() -> str:
-    return _table(
+    return table(
         ("tool", "does"),
         (
-            (f"`{spec.name}`{' *' if spec.changes else ''}", _first(spec.description))
+            (f"`{spec.name}`{' *' if spec.changes else ''}", first_sentence(spec.description))
             for spec in SPECS
         ),
     )
 
 
 def _commands() -> str:
-    return _table(
+    return table(
         ("`mcp-sessions`", "does"), ((f"`{name}`", does) for name, (_, does) in VERBS.items())
     )
 
 
 def _clients() -> str:
-    return _table(
+    return table(
         ("client", "`mcp-sessions install`", "with `--project` in"),
         (
             (each.label, f"`{each.name}`", f"`{each.project}`" if each.project else "")
@@ -82,7 +84,7 @@ def _clients() -> str:
 def _exits() -> str:
     known = {value: name.lower() for name, value in vars(codes).items() if name.isupper()}
     rows = sorted((known | {_USAGE: "usage"}).items())
-    return _table(
+    return table(
         ("exit", "means"),
         ((str(code), _MEANS.get(name, name.replace("_", " "))) for code, name in rows),
     )
@@ -90,13 +92,13 @@ def _exits() -> str:
 
 def _errors() -> str:
     kinds = [each for each in vars(errors).values() if _is_error(each)]
-    return _table(
+    return table(
         ("error", "is a", "means"),
         (
             (
                 f"`{kind.__name__}`",
                 ", ".join(f"`{base.__name__}`" for base in kind.__bases__),
-                _first(kind.__doc__ or ""),
+                first_sentence(kind.__doc__ or ""),
             )
             for kind in kinds
         ),
@@ -107,12 +109,12 @@ def _is_error(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, errors.SessionError)
 
 
-def _first(text: str) -> str:
+def first_sentence(text: str) -> str:
     """Return the first sentence of a text in one line."""
     return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
 
 
-_MADE = {
+MADE: dict[str, Callable[[], str]] = {
     "tools": _tools,
     "commands": _commands,
     "clients": _clients,
