@@ -22,6 +22,7 @@ import pytest
 
 from mcp_serve.cli import main
 from mcp_serve.cli.codes import DECLINED, DONE, INTERRUPTED
+from tests.docs.pages import PAGES, blocks
 from tests.homes import add_message, connect
 from tests.readme import home
 from tests.readme.parts import README
@@ -46,20 +47,22 @@ def _in(text):
     return [command for command in commands if re.search(r"\bmcp-sessions ", command)]
 
 
-def _in_readme():
-    blocks = re.findall(
-        r"^```bash\n(.*?)^```$", README.read_text("utf-8"), re.DOTALL | re.MULTILINE
+def _in_pages():
+    """Return the commands of the `bash` blocks in the README and in `docs/`."""
+    lines = (
+        line
+        for page in (README, *PAGES)
+        for text in blocks(page, "bash")
+        for line in text.splitlines()
     )
-    return [re.split(r"\s{2,}#", line)[0] for block in blocks for line in block.splitlines()]
+    return [re.split(r"\s{2,}#", line)[0] for line in lines]
 
 
 def _of(verb):
     return _in(getattr(import_module(main.VERBS[verb][0]), "EXAMPLES", None))
 
 
-EXAMPLES = sorted(
-    {*_in(main._EXAMPLE), *_in_readme(), *(one for v in main.VERBS for one in _of(v))}
-)
+EXAMPLES = sorted({*_in(main._EXAMPLE), *_in_pages(), *(one for v in main.VERBS for one in _of(v))})
 
 
 @pytest.fixture(name="person")

@@ -69,6 +69,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_to_test(released):
         ".ci/run",
         "pyproject.toml",
         "docs/hermes-differences.md",
+        "mkdocs.yml",
     )
     assert {*wanted, "tests/conftest.py", "release/__main__.py", "session_core/py.typed"} <= held
     assert [name for name in held if "__pycache__" in name or name.endswith(".db")] == []

@@ -1,0 +1,33 @@
+"""The pages of `docs/` and what they contain: links, code blocks, generated parts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.docs.tables import MAKERS
+from tests.readme.parts import ROOT, written
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+
+
+def read(page: Path) -> str:
+    """Return the text of a page."""
+    return page.read_text(encoding="utf-8")
+
+
+def name_of(page: Path) -> str:
+    """Return the path of a page below `docs/`."""
+    return page.relative_to(DOCS).as_posix()
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the code blocks of a page in a language."""
+    fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return fence.findall(read(page))
+
+
+def generated(page: Path) -> str:
+    """Return a page with its generated parts as the code is now."""
+    return written(read(page), MAKERS)

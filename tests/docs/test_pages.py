@@ -1,0 +1,87 @@
+"""Pages of `docs/`: navigation, links, language of code blocks, examples that run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tests.docs.pages import DOCS, PAGES, blocks, name_of, read
+from tests.readme.parts import README, ROOT
+
+NAV = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_EXAMPLE = re.compile(
+    r"^```python\n(.*?)^```$(?:[^`]*?^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
+)
+
+EXAMPLES = [
+    pytest.param(code, output, id=f"{name_of(page)}-{number}")
+    for page in PAGES
+    for number, (code, output) in enumerate(_EXAMPLE.findall(read(page)))
+]
+
+
+def _entries(node):
+    """Return the pages of the navigation in order."""
+    if isinstance(node, str):
+        return [node]
+    children = node if isinstance(node, list) else node.values()
+    return [entry for child in children for entry in _entries(child)]
+
+
+def _anchors(page):
+    headings = re.findall(r"^#+ (.+)$", read(page), re.MULTILINE)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", title.lower())) for title in headings}
+
+
+def test_navigation_has_every_page_once():
+    assert sorted(_entries(NAV)) == sorted(map(name_of, PAGES))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_pages_and_headings(page):
+    for link in _LINK.findall(read(page)):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target in PAGES, link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def test_readme_links_to_the_overview():
+    assert f"]({(DOCS / 'index.md').relative_to(ROOT).as_posix()})" in README.read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_blocks_name_a_language(page):
+    fences = re.findall(r"^```(.*)$", read(page), re.MULTILINE)
+    assert set(fences[::2]) <= {"bash", "python", "text"}
+    assert set(fences[1::2]) <= {""}
+
+
+@pytest.mark.parametrize(("code", "output"), EXAMPLES)
+def test_python_example_prints_its_output(tmp_path, code, output):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", output)
+
+
+def test_every_python_block_is_an_example():
+    assert len(EXAMPLES) == sum(len(blocks(page, "python")) for page in PAGES)
+
+
+def test_glossary_is_sorted_and_unambiguous():
+    terms = re.findall(r"^\| ([a-z ]+) \| ", read(DOCS / "glossary.md"), re.MULTILINE)[1:]
+    assert terms == sorted(set(terms))
+    assert "session" in terms

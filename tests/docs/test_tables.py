@@ -1,0 +1,61 @@
+"""The generated parts of `docs/` are those of the code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import session_core
+from mcp_serve.cli.main import VERBS
+from mcp_serve.surface import SPECS
+from tests.docs.pages import DOCS, PAGES, generated, name_of, read
+from tests.docs.tables import MAKERS
+from tests.readme.parts import MADE, ROOT, names, written
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_generated_parts_are_current(page):
+    assert generated(page) == read(page), "run `python -m tests.docs` and commit the result"
+
+
+def test_every_generated_part_is_used():
+    used = {name for page in PAGES for name in names(read(page))}
+    assert used >= MAKERS.keys() - MADE.keys()
+
+
+def test_manual_change_of_a_part_is_detected():
+    text = read(DOCS / "reference" / "tools.md")
+    assert written(text.replace("## sessions_list", "## sessions_lists"), MAKERS) == text
+
+
+@pytest.mark.parametrize("tool", SPECS, ids=lambda spec: spec.name)
+def test_tools_page_lists_every_argument(tool):
+    section = _section("tools.md", tool.name)
+    assert [name for name in tool.arguments.model_fields if f"| `{name}` |" not in section] == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_command_page_has_every_verb(verb):
+    assert "```text" in _section("command-line.md", verb)
+
+
+def test_library_page_has_every_public_name():
+    headings = re.findall(r"^### (\w+)$", read(DOCS / "reference" / "library.md"), re.MULTILINE)
+    assert sorted(headings) == sorted(session_core.__all__)
+
+
+def test_configuration_page_lists_environment_variables():
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
+        for package in ("session_core", "mcp_serve")
+        for path in (ROOT / package).rglob("*.py")
+    )
+    page = read(DOCS / "reference" / "configuration.md")
+    variables = set(re.findall(r"\bMCP_SESSIONS_[A-Z_]+\b", code))
+    assert {name for name in variables if f"| `{name}` |" not in page} == set()
+
+
+def _section(page: str, heading: str) -> str:
+    text = read(DOCS / "reference" / page)
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
