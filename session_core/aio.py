@@ -21,7 +21,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 import anyio
 
-from session_core.event_loops import running_loop, set_loop_beside
+from session_core.event_loops import copy_context_for_thread, running_loop, set_loop_beside
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,7 +66,7 @@ class _Call:
         self.threads = threads
         self.on_end = on_end
         self.future: Future[Any] = Future()
-        self.context = contextvars.copy_context()
+        self.context = copy_context_for_thread()
 
     def run(self) -> None:
         """Run it, unless its caller has taken it back."""

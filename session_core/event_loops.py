@@ -160,6 +160,18 @@ def set_loop_beside(loop: EventLoop) -> None:
     _beside.set(loop)
 
 
+def copy_context_for_thread() -> contextvars.Context:
+    """Return a copy of this context for another thread, where the loop of this one does not run.
+
+    anyio notes in the context which library runs, and would refuse a loop of another one there.
+    """
+    context = contextvars.copy_context()
+    library = getattr(sys.modules.get("sniffio"), "current_async_library_cvar", None)
+    if library is not None:
+        context.run(library.set, None)
+    return context
+
+
 def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
     if "asyncio" not in sys.modules:
         return None
@@ -171,5 +183,8 @@ def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
 def _trio_token() -> Any:
     if "trio" not in sys.modules:
         return None
-    lowlevel = importlib.import_module("trio").lowlevel
-    return lowlevel.current_trio_token() if lowlevel.in_trio_task() else None
+    # A finalizer may ask in the middle of the very import of trio, which runs nothing then.
+    lowlevel = getattr(importlib.import_module("trio"), "lowlevel", None)
+    if lowlevel is None or not lowlevel.in_trio_task():
+        return None
+    return lowlevel.current_trio_token()

@@ -6,7 +6,6 @@ time is left behind; neither its caller nor the end of the process waits for it.
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 import logging
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Literal
 
-from session_core.event_loops import EventLoop
+from session_core.event_loops import EventLoop, copy_context_for_thread
 
 Report = Callable[[str, BaseException | None], None]
 """Is told what went wrong in code that is not ours; the error is None where time was up."""
@@ -55,7 +54,7 @@ class Call:
         self._ended = threading.Event()
         self._timed_out = False
         self.error: BaseException | None = None
-        self._context = contextvars.copy_context()
+        self._context = copy_context_for_thread()
         self._function = function
         if after is None or not after.goes_before(self):
             self.begin()

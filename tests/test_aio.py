@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -172,6 +176,31 @@ async def test_error_of_a_call_is_raised(caplog: pytest.LogCaptureFixture) -> No
 
 
 @both_loops
+@pytest.mark.parametrize("inner", ["asyncio", "trio"])
+async def test_worker_thread_may_run_any_loop(inner: str) -> None:
+    async def name() -> str:
+        await anyio.lowlevel.checkpoint()
+        return anyio.get_current_task().name or "unnamed"
+
+    with anyio.fail_after(30):
+        assert await WorkerThreads(1).run(lambda: anyio.run(name, backend=inner))
+
+
+@both_loops
+async def test_own_loop_of_a_call_is_recognised() -> None:
+    """A call has a loop of its own, also if the loop of its caller is one of trio."""
+    ended = []
+
+    async def hook() -> None:
+        await anyio.lowlevel.checkpoint()
+        ended.append(True)
+
+    call = Call(hook, 20.0)
+    assert call.wait() is None
+    assert ended == [True]
+
+
+@both_loops
 async def test_loop_waits_for_no_second_thread(
     blocked: Blocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,3 +248,32 @@ async def test_sequential_calls_share_a_thread() -> None:
     threads = WorkerThreads(8)
     names = {await threads.run(threading.get_ident) for _ in range(50)}
     assert len(names) < 10
+
+
+def test_database_is_closed_while_trio_is_imported(tmp_path: Path) -> None:
+    """A finalizer runs wherever memory is freed, also within an import."""
+    script = """
+import importlib.abc, sys
+from session_core import SessionDB
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.startswith("trio.") and "db" in globals():
+            del globals()["db"]
+
+db = SessionDB(sys.argv[1])
+db.set_meta("a", "b")
+sys.meta_path.insert(0, Finder())
+import trio
+assert "db" not in globals()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "state.db")],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
