@@ -71,7 +71,7 @@ def test_token_of_odd_file_is_refused(home_path, token_path, tmp_path, kind):
     else:
         token_path.mkdir()
     with pytest.raises(Denied, match=r"link to nothing|not a regular file"):
-        token_of(home_path / "state.db")
+        token_of(StateFolder(home_path / "state.db"))
     assert not (tmp_path / "made").exists()
 
 
