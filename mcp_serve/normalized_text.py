@@ -33,13 +33,20 @@ _HEX = "[0-9a-fA-F]"
 _NEXT_BYTE = f"%[89abAB]{_HEX}"
 
 
+_NO_ESCAPE_BEFORE = (
+    r"(?<!\\u001[bB]\[)(?<!\\x1[bB]\[)(?<!%1[bB]\[)(?<!\\033\[)(?<!\\e\[)"
+    r"(?<!&#27;\[)(?<!&#x1[bB];\[)"
+)
+"""A bare color is no color behind an escaped ESC: without it, ESC would take the next character."""
+
+
 def _disguises(unseen: str) -> re.Pattern[str]:
     """Return what finds anything that reads as something else, or as nothing.
 
     Every alternative begins with one character of one set, so that other text is skipped fast.
     """
     return re.compile(
-        rf"[\x1b\x9b\\%&\[{unseen}](?:"
+        rf"[\x1b\x9b\\%&\[^{unseen}](?:"
         rf"(?<=\\)\\*(?:(?P<sign>[nrtbf\"'/])|u(?P<unicode>{_HEX}{{4}})|x(?P<byte>{_HEX}{{2}})"
         r"|(?P<esc>033|e(?=\[))|(?P<line>\r?\n)|)"
         rf"|(?<=%)(?P<percent>[0-7]{_HEX}|[cCdD]{_HEX}{_NEXT_BYTE}"
@@ -47,7 +54,8 @@ def _disguises(unseen: str) -> re.Pattern[str]:
         r"|(?<=&)(?:#(?P<decimal>\d{1,6})|#[xX](?P<hex>[0-9a-fA-F]{1,5})"
         r"|(?P<entity>quot|apos|amp|lt|gt));"
         rf"|(?P<gone>(?<=\x1b){_AFTER_ESCAPE}|(?<=\x9b){_AFTER_CSI}"
-        r"|(?<=\[)(?:\d{1,3}(?:;\d{1,3}){0,8}[mKGHJ](?:\[K)?|m\[K)"
+        rf"|(?<=\^)\[\[[0-?]{{0,99}}[@-~]|(?<=\[){_NO_ESCAPE_BEFORE}"
+        r"(?:\d{1,3}(?:;\d{1,3}){0,8}[mKGHJ](?:\[K)?|m\[K)"
         rf"|(?<=[{unseen}])))"
     )
 

@@ -11,6 +11,7 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ALNUM = r"[A-Za-z0-9]"
 _WORD = r"[A-Za-z0-9_\-]"
 _NAME = r"[A-Za-z0-9_\-.]"
+_SIGNED = r"[A-Za-z0-9_~.\-]"
 _NO_HEX = r"(?![0-9a-fA-F])"
 
 START = r"(?<![A-Za-z0-9])"
@@ -117,7 +118,9 @@ TOKENS: tuple[Token, ...] = (
     Token("facebook token", "EAA", rf"{_ALNUM}{{80,}}"),
     Token("instagram token", "IGQ", rf"{_WORD}{{100,}}"),
     Token(
-        "twitter token", "AAAAAAAAAAAAAAAAAAAA", r"(?=A{0,4}[A-Za-z0-9%=]{20,}\d)[A-Za-z0-9%=]{60,}"
+        "twitter token",
+        "AAAAAAAAAAAAAAAAAAAA",
+        r"(?=A{0,4}[A-Za-z0-9%=]{20,}\d)[A-Za-z0-9%=+/]{60,}",
     ),
     Token("stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", rf"{_ALNUM}{{16,}}"),
     Token("square key", "sq0csp- sq0atp- sq0idp- EAAA", rf"{_WORD}{{22,}}"),
@@ -189,8 +192,10 @@ PHRASE = (
 _ASCII_PHRASES = "passw passphrase passcode kennwort passe contrase senha"
 _PHRASES = f"{_ASCII_PHRASES} пароль 密码 密碼 パスワード 비밀번호"
 
-_SAYS = r"[\\\"']{0,8}[^\S\n]{0,40}(?::=|=>|=|%3d|[:\uff1a])"
-_GAP = r"\s{0,40}"
+_SAYS = r"(?:>(?=[^\s<]{6,200}</)|[\\\"'*`]{0,8}[^\S\n]{0,40}(?::=|=>|=|%3d|[:\uff1a]|value=))"
+"""What stands between a name and its value, also in XML and in Markdown."""
+
+_GAP = r"\*{0,2}\s{0,40}"
 _RUN = r"[^\s\"'`,;<>(){}\[\]]"
 _END = rf"(?!{_RUN})"
 _REFERENCE = (
@@ -236,11 +241,12 @@ _OPENS = (
     " subscription storage webhook admin deploy shared"
 )
 _KEY_NAME = "|".join(
-    rf"(?<={word}key)|(?<={word}[_\-]key)|(?<={word}[_\-]access[_\-]key)" for word in _OPENS.split()
+    rf"(?<={word}key)|(?<={word}[ _\-]key)|(?<={word}[_\-]access[_\-]key)"
+    for word in _OPENS.split()
 )
 _STRONG_TOKENS = "access auth refresh api bot session security identity secret"
 _STRONG_TOKEN = "|".join(
-    rf"(?<={word}token)|(?<={word}[_\-]token)" for word in _STRONG_TOKENS.split()
+    rf"(?<={word}token)|(?<={word}[ _\-]token)" for word in _STRONG_TOKENS.split()
 )
 _OTHER_TOKENS = (
     "next page continuation sync pad eos bos unk mask sep cls resume max stop cancellation"
@@ -248,9 +254,16 @@ _OTHER_TOKENS = (
 )
 _NOT_TOKEN = "".join(rf"(?<!{word}[_\-]token)(?<!{word}token)" for word in _OTHER_TOKENS.split())
 
+_LOGINS = "db user smtp mysql root admin mail email ftp ssh http proxy redis pg login"
+_LOGIN_PASS = "|".join(f"(?<={word}_pass)" for word in _LOGINS.split())
+
 # Each sign is read in one way alone: what could be read in two would take for ever if it fails.
 _HEADER = r"[A-Z][A-Za-z-]{2,30}: [^\n\\]{0,200}(?=[\n\\])"
-_BREAK = r"(?:[\s\"'\\,+]|(?<=\\)[nrt])"
+_BREAK = r"(?:[\s\"'\\,+>|\u2502\u2192]|(?<=\\)[nrt]|(?<=\s)\d{1,6}(?= ?[\t|\u2192]))"
+"""What stands between the lines of a key, also if these are quoted, numbered or of a diff."""
+
+_NEXT = r"\s{1,40}(?:(?:[>+|\u2502]|\d{1,6} ?[\t|\u2192])[ \t]{0,8})?"
+"""What stands between the words of a file that may be quoted, numbered or of a diff."""
 
 SHAPES: tuple[Shape, ...] = (
     Shape(
@@ -280,7 +293,9 @@ SHAPES: tuple[Shape, ...] = (
     Shape("mailchimp key", "-us", START + r"[0-9a-f]{32}-us\d{1,2}(?!\d)"),
     Shape("new relic license", "NRAL", rf"{START}[0-9a-f]{{36}}NRAL"),
     Shape("azure devops token", "AZDO", rf"{START}[A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}}"),
-    Shape("azure client secret", "Q~", r"(?<![\w~.\-])[\w~.\-]{3}\dQ~[\w~.\-]{31,34}"),
+    Shape(
+        "azure client secret", "Q~", rf"(?<![~.\-])(?<!{_WORD}){_SIGNED}{{3}}\dQ~{_SIGNED}{{31,34}}"
+    ),
     Shape("terraform token", ".atlasv1.", START + r"[A-Za-z0-9]{14}\.atlasv1\.[\w\-]{60,}"),
     Shape("telegram token", ":AA", START + r"\d{8,10}:AA[A-Za-z0-9_\-]{32,36}"),
     Shape(
@@ -373,6 +388,17 @@ SHAPES: tuple[Shape, ...] = (
         is_folded=True,
     ),
     Shape(
+        "named password",
+        "_pass pass: pass= pass\" pass' pass\\ pwd",
+        (
+            r"p(?:wd(?<![a-z]pwd)|ass(?:" + _LOGIN_PASS + r"|(?<![a-z_]pass)"
+            r"(?=[\\\"']{0,8}[^\S\n]{0,5}[:=][^\S\n]{0,5}\\{0,7}[\"'])))"
+            rf"{_SAYS}{_GAP}(?=[\\\"']{{0,8}}(?![/~.]|[a-z]:[\\/])[^\s\"'\\]{{0,100}}\d)"
+            rf"(?P<value>{VALUE})"
+        ),
+        is_folded=True,
+    ),
+    Shape(
         "password of an environment",
         "PASSWORD= PASSWD= PASSPHRASE=",
         r"(?:PASSWORD|PASSWD|PASSPHRASE)=(?P<value>(?![$<{%*]|your|None\b|null\b|true\b|false\b)"
@@ -400,9 +426,9 @@ SHAPES: tuple[Shape, ...] = (
         "netrc password",
         "password",
         (
-            r"(?:[.\d][\w.\-]{0,99}|localhost|default)\s{1,40}"
-            r"login\s{1,40}[^\s\"'`]{1,100}\s{1,40}(?:account\s{1,40}\S{1,100}\s{1,40})?"
-            r"password\s{1,40}(?P<value>(?![\[<$])[^\s\"'`]{4,})"
+            rf"(?:[.\d][\w.\-]{{0,99}}|localhost|default|machine{_NEXT}[\w\-]{{1,99}}){_NEXT}"
+            rf"login{_NEXT}[^\s\"'`]{{1,100}}{_NEXT}(?:account{_NEXT}\S{{1,100}}{_NEXT})?"
+            rf"password{_NEXT}(?P<value>(?![\[<$])[^\s\"'`]{{4,}})"
         ),
         is_folded=True,
     ),
@@ -430,7 +456,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape(
         "password in words",
         _PHRASES,
-        rf"{PHRASE}\s{{1,40}}(?:is|was|ist|lautet|est|es)\s{{0,40}}:?\s{{0,40}}(?P<value>{VALUE})",
+        rf"{PHRASE}(?:\s{{1,40}}(?:is|was|ist|lautet|est|es)|[\u662f\u4e3a\u70ba\u306f])\s{{0,40}}:?\s{{0,40}}(?P<value>{VALUE})",
         is_folded=True,
     ),
 )

@@ -360,3 +360,84 @@ def test_a_call_with_many_values_and_secrets_is_read_at_once():
     shown, secrets = text_of(row)
     assert len(secrets) == len(many)
     assert all(shown[start:stop].startswith("hunter2-") for start, stop in secrets)
+
+
+_PASSWORD = "Tr0ub4dor!x9"
+_KEY = "q7RkZp2WvX9mTn4LsB8c"
+
+
+@pytest.mark.parametrize(
+    "notation",
+    [
+        "<password>{}</password>",
+        "<apiKey>{}</apiKey>",
+        '<add key="Password" value="{}"/>',
+        "**Password:** {}",
+        "**Password**: `{}`",
+        "API key: {}",
+        "DB_PASS={}",
+        "MYSQL_PWD={}",
+        "Server=db;Uid=sa;Pwd={};Encrypt=yes",
+        'auth: {{ user: "bob", pass: "{}" }}',
+        "\u5bc6\u7801\u662f {}",
+        "machine h login bob password {}",
+    ],
+)
+@pytest.mark.parametrize("value", [_PASSWORD, _KEY])
+def test_named_value_is_redacted_in_more_notations(notation, value):
+    shown = redact(notation.format(value))
+    assert "[redacted: " in shown
+    assert value[:6] not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--- PASS: TestFoo2 (0.00s)",
+        "PASS: tests/test-1.sh",
+        "PWD=/home/user1/app",
+        '"pwd": "C:\\\\Users\\\\bob1"',
+        "single_pass=True12345",
+        "first_pass: 0.1234567",
+        '"pass": "yes-all"',
+        "List<Token>tokens1234",
+        "password: **at least 12 chars**",
+        "**Token** usage: 1234567 tokens",
+    ],
+)
+def test_innocent_name_before_value_stays(text):
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "color",
+    [r"\u001b[01;31m", r"\x1b[31m", r"\\u001b[31m", r"\033[31m", r"\e[31m", "&#27;[31m", "^[[31m"],
+)
+@pytest.mark.parametrize("following", "78")
+def test_escaped_color_before_digit_hides_nothing(color, following):
+    digits = "0a1b2c3d4e5f60718293a4b5c6d7e8f9a0b1c2d3"
+    text = f"dapi{digits[:15]}{color}{following}{digits[16:32]} e2b_{digits[:9]}{color}"
+    shown = redact(f"{text}{following}{digits[:30]} ends")
+    assert shown == "[redacted: databricks token] [redacted: e2b key] ends"
+
+
+@pytest.mark.parametrize("margin", ["> ", "+", "{:6}\t", "{:6}\u2192", "{:3} | "])
+def test_secret_file_with_margin_is_redacted(margin):
+    body = ["Zx9Qw3Rt7Yp1Lk5Jh8Gf2Ds6Az4Xc0Vb"] * 3
+    file = [
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+        *body,
+        "",
+        "machine api.example.com",
+        f"  login bob\n  password {_PASSWORD}",
+    ]
+    lines = "\n".join(file).split("\n")
+    shown = redact("\n".join(margin.format(number) + line for number, line in enumerate(lines, 1)))
+    assert "Zx9Qw3" not in shown
+    assert _PASSWORD not in shown
+
+
+def test_azure_secret_behind_other_script_is_redacted():
+    assert redact("\u5bc6\u94a5fCJ8Q~wYPMT120ZxPYlVpHDajKGCO~yhg0AZmGYY\u3002") == (
+        "\u5bc6\u94a5[redacted: azure client secret]\u3002"
+    )
