@@ -20,6 +20,7 @@ from session_core.lifecycle.slots import PENDING, Slot
 from session_core.lifecycle.table import Idle, Table
 from session_core.lifecycle.turn import Turn
 from session_core.models import Revision
+from session_core.state.arguments import check_at_least
 from session_core.state.contract import StateDatabase
 
 A = TypeVar("A")
@@ -47,6 +48,7 @@ class AgentCache(Tuples, Generic[A]):
         report: Report = log_fault,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        check_at_least("max_entries", max_entries, 0)
         self.max_entries = max_entries
         self.idle_s = idle_s
         self._build_s = build_s

@@ -19,6 +19,7 @@ from session_core.errors import InvalidInput, SessionError
 from session_core.isolated import Report, log_fault
 from session_core.keys import platform_of
 from session_core.routing.entries import SessionEntry
+from session_core.state.arguments import check_at_least
 
 if TYPE_CHECKING:
     from session_core.lifecycle.runtime import SessionRuntime
@@ -42,6 +43,8 @@ class ExpiryWatcher:
         report: Report = log_fault,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        check_at_least("interval_s", interval_s, 0)
+        check_at_least("start_delay_s", start_delay_s, 0)
         self._runtime = runtime
         self._store = runtime.store
         self._interval_s = interval_s

@@ -62,6 +62,13 @@ def check_number(name: str, number: Any, *, needed: bool = False) -> None:
         raise InvalidInput(f"{name} is {number!r:.40}; it is a finite number")
 
 
+def check_at_least(name: str, number: Any, least: float) -> None:
+    """Refuse what is no number, or too small a one."""
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not is_number or not number >= least:
+        raise InvalidInput(f"{name} must be a number >= {least}, got {number!r:.40}")
+
+
 def whole_numbers(name: str, given: Iterable[int]) -> list[int]:
     """Return what was given as several whole numbers.
 

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
+from session_core import InvalidInput
 from session_core.lifecycle.agent_cache import AgentCache
 from tests.lifecycle.agents import Agent, Monotonic, how
 
 
 def fill(cache: AgentCache[Agent], *keys: str) -> list[Agent]:
     return [cache.get_or_build(key, "sig", None, Agent) for key in keys]
+
+
+@pytest.mark.parametrize("limits", [{"max_entries": -1}, {"max_entries": "3"}])
+def test_cache_refuses_limits_that_make_no_sense(limits: Any) -> None:
+    with pytest.raises(InvalidInput, match="must be a number >= 0, got"):
+        AgentCache[Agent](**limits)
 
 
 # -- how many ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from session_core import AgentCache, Busy
+from session_core import AgentCache, Busy, ExpiryWatcher, InvalidInput
 from session_core.lifecycle.run import Run
 from session_core.settings import GatewayConfig
 from tests.homes import hermes_database
@@ -439,3 +439,9 @@ def test_on_a_hermes_home_nothing_is_removed_marked_or_ended(home_path: Path) ->
     assert (row["expiry_finalized"], row["end_reason"]) == (0, None)
     assert world.names("finalize") == [("finalize", session_id)]
     world.close()
+
+
+@pytest.mark.parametrize("times", [{"interval_s": -1}, {"start_delay_s": float("nan")}])
+def test_watcher_refuses_times_that_make_no_sense(world: World, times: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="must be a number >= 0, got"):
+        ExpiryWatcher(world.runtime, **times)
