@@ -110,9 +110,11 @@ def room(out: Terminal, kind: str, size: Answer) -> None:
 def room_after(out: Terminal, size: Answer) -> None:
     """Show what was measured on the disk after a change."""
     freed, returned, trash = (size[name] for name in ("free_in_file", "returned_to_disk", "trash"))
+    grown = size["needed_now"]
     parts = [
+        *([f"the database and its log take about {decimal(grown)} more"] if grown else []),
         *([f"{decimal(returned)} went back to the disk"] if returned else []),
-        *([f"{decimal(freed)} more are free in the database file"] if freed else []),
+        *([f"{decimal(freed)} more of the file are free for new messages"] if freed else []),
         *([f"the trash takes {decimal(trash)}"] if trash else []),
     ]
     if parts:

@@ -32,7 +32,7 @@ class Bytes:
     """Bytes on the disk: estimates in a plan, measured in a result."""
 
     needed_now: int = 0
-    """Room that the change needs while it runs."""
+    """Room that the change needs while it runs; in a result, by how much the database grew."""
     free_in_file: int = 0
     """Room that becomes free inside the database file, whose size stays."""
     returned_to_disk: int = 0
@@ -181,7 +181,7 @@ class Restored:
     remaining: int
     """How many steps were not tried yet."""
     bytes: Bytes = field(default_factory=Bytes)
-    """What was measured: how much the trash has given back to the disk."""
+    """What was measured: by how much the database grew, and what the trash has given back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,15 @@ def measure_files(db: StateDatabase) -> dict[str, int]:
 
 
 def measured_since(before: Mapping[str, Any], sizes: Sizes) -> Bytes:
-    """Return what has become free since files were measured."""
+    """Return what has become free since files were measured, or about by how much they grew.
+
+    A page that is in the log alone so far counts in the file too, which it will take.
+    """
     if not before:
         return Bytes()
+    grown = sizes.db + sizes.wal - before["taken"]
     return Bytes(
+        needed_now=max(grown, 0),
         free_in_file=max(sizes.free - before["free"], 0),
-        returned_to_disk=max(before["taken"] - sizes.db - sizes.wal, 0),
+        returned_to_disk=max(-grown, 0),
     )

@@ -16,7 +16,7 @@ from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.records import Batch, Kept, Member, Step
 from session_core.ledger.steps import clear_marks, delete_content, noting
-from session_core.maintenance import members
+from session_core.maintenance import disk, members
 from session_core.maintenance.answers import (
     BackFn,
     Bytes,
@@ -69,7 +69,7 @@ class Restoring:
         until = time.monotonic() + for_s
         batch = self._ledger.undoable(batch_id)
         self._check_writable(self._steps(batch))
-        size = self._ledger.bytes_on_disk()
+        size, files = self._ledger.bytes_on_disk(), disk.measure_files(self._db)
         left = self._left(batch)
         tally = Tally(batch, self._members(batch), sum(is_new(tried) for _, tried in left))
         undoing = self._ledger.add_batch(WHAT).id if left else ""
@@ -101,9 +101,17 @@ class Restoring:
         with noting(f"the restore of {batch_id}"):
             self._ledger.audit(self._client, f"restore {batch_id}", None, counts)
         delete_content(self._ledger)
+        return replace(back, bytes=self._measured(batch_id, size, files))
+
+    def _measured(self, batch_id: str, size: int, files: Mapping[str, int]) -> Bytes:
+        """Return by how much the database grew, and what the trash has given back."""
         returned = max(size - self._ledger.bytes_on_disk(), 0)
         trash = self._ledger.batch(batch_id).bytes
-        return replace(back, bytes=Bytes(returned_to_disk=returned, trash=trash))
+        found = Bytes(returned_to_disk=returned, trash=trash)
+        with noting("how much room there is"):
+            grown = disk.measured_since(files, self._db.sizes()).needed_now
+            return replace(found, needed_now=grown)
+        return found
 
     def look(self, batch_id: str) -> Coming:
         """Return what a restore would put back."""

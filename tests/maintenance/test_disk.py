@@ -11,6 +11,7 @@ import pytest
 
 from session_core.ledger.steps import prepare
 from session_core.maintenance.records import Found, Health
+from session_core.state.sqlite.opening import sidecar
 from tests.homes import connect
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import opened
@@ -136,6 +137,17 @@ def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
     assert finding is not None
     assert (finding.tool, f"pid {holder.pid}" in finding.what) == (None, True)
     assert (planned.outcome, f"pid {holder.pid}" in planned.warnings[0]) == ("nothing", True)
+
+
+def test_growth_of_files_is_measured(pruned: Changing) -> None:
+    path = pruned.home.db.path
+    done = pruned.do()
+    pruned.do("index")
+    before = files_of(path)
+    back = pruned.restore(done)
+    grown, log = files_of(path) - before, sidecar(path).stat().st_size
+    # A page that is in the log alone so far counts in the file too.
+    assert 0 < grown - 200_000 < back.bytes.needed_now <= grown + log
 
 
 def test_restore_deletes_its_trash(pruned: Changing) -> None:
