@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -178,6 +178,23 @@ def of_blocked(seen: Seen) -> Iterator[Found]:
             yield Found("blocked_index", 1, f"{what} of {rows} {_BLOCKED}; the rest works")
 
 
+def without_refused_plans(db: StateDatabase, found: Iterable[Found]) -> list[Found]:
+    """Return findings, without a plan if that is refused since an index cannot be written."""
+    listed = list(found)
+    orphaned = {each.code.removeprefix("orphaned_") for each in listed if each.plan == "orphans"}
+    tables = {"sessions": {"sessions", "messages"}, "ghosts": {"sessions"}, "orphans": orphaned}
+    for index in db.blocked_indexes():
+        refused = {plan for plan, rows in tables.items() if not rows.isdisjoint(index.tables)}
+        reason = f"no plan while the search index {index.name} cannot be written"
+        listed = [
+            replace(each, what=f"{each.what}; {reason}", tool=None, plan=None)
+            if each.plan in refused and each.tool == "prune"
+            else each
+            for each in listed
+        ]
+    return listed
+
+
 def of_integrity(db: StateDatabase, step: Step) -> list[Found]:
     """Return what is damaged; all of the file is read for it, and a copy of the index checked."""
     return [
@@ -200,7 +217,10 @@ _DRIFTED = (
     "write it, and nothing here believes it"
 )
 
-_BLOCKED = "can be neither added nor removed here (prune, compress, restore, import)"
+_BLOCKED = (
+    "can be neither added nor removed here (prune, compress, restore, import) without "
+    "--load-extension"
+)
 
 _NO_PLAN = "no plan mends it"
 _NO_NEW_INDEX = "no plan builds it anew, and no message is lost by it"

@@ -55,6 +55,8 @@ def examine(
         seen = _look_deep(seen, progress, stop, found)
     for what, part in findings.PARTS.items():
         found += _read(what, partial(_all, part, seen), [], found)
+    plannable = partial(findings.without_refused_plans, db, tuple(found))
+    found[:] = _read("the search indexes", plannable, list(found), found)
     company = seen.scene.alive.company
     average = partial(growth.message_bytes, ledger, seen.scene, seen.sizes)
     each: float = _read("what a message takes", average, {"bytes": 0.0}, found)["bytes"]

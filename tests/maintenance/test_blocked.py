@@ -10,6 +10,7 @@ import pytest
 
 from session_core import Compressor, Limits, SessionDB
 from session_core.errors import Unsupported
+from session_core.maintenance.records import Wanted
 from tests.cjk import INDEX, add_cjk_index, block_index
 from tests.hermes_schema import cjk_statements
 from tests.homes import connect
@@ -189,6 +190,16 @@ def test_health_names_blocked_index(blocked: Changing) -> None:
     assert INDEX in finding.what
     assert "cjk_unicode61" in finding.what
     assert not [each for each in health.findings if each.code == "unreadable"]
+
+
+def test_findings_name_no_refused_plan(blocked: Changing) -> None:
+    findings = blocked.maintenance.health().findings
+    for finding in findings:
+        if finding.tool is not None and finding.plan is not None:
+            wanted = Wanted(finding.plan, finding.tool)
+            assert blocked.maintenance.plan(wanted).outcome == "planned"
+    (old,) = [each for each in findings if each.code == "old_sessions"]
+    assert (old.tool, INDEX in old.what) == (None, True)
 
 
 def test_index_without_triggers_blocks_nothing(blocked: Changing) -> None:
