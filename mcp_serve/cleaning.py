@@ -7,7 +7,7 @@ there, or a piece of it. What stands in its place is no mark, which no summary m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from mcp_serve import whole
 from mcp_serve.redaction import spans
@@ -19,6 +19,12 @@ _LEAST = 6
 _LONG = 12
 """A value that is longer is no part of another word by chance."""
 
+_PIECE = 9
+"""So many characters of a long value in a row are taken out wherever they stand."""
+
+_MOST = 10_000
+"""So much of a value is known by its pieces; no text that is made of messages quotes more."""
+
 _HERE = "(secret)"
 _SEAM = re.compile(r"[\s=:@\"'`\\/]+")
 _WORD = re.compile(r"[^\s=:@\"'`\\/()\[\]{}<>,;…]{6,}")
@@ -28,21 +34,24 @@ def clean(messages: Sequence[MessageRow]) -> Callable[[str], str]:
     """Return what takes the secrets of messages out of a text that is made of them."""
     values = sorted(_values(messages), key=len, reverse=True)
     within = "\n".join(values)
+    short = [value for value in values if len(value) < _LONG]
+    pieces = {
+        value[at : at + _PIECE]
+        for value in values[: len(values) - len(short)]
+        for at in range(min(len(value), _MOST) - _PIECE + 1)
+    }
 
     def mark_piece(word: re.Match[str]) -> str:
         piece = word[0].rstrip(".")
         return _HERE if _is_made_up(piece) and piece in within else word[0]
 
     def cleaned(text: str) -> str:
-        shown = text
-        for value in values:
+        shown = _mark(text, _find_pieces(text, pieces)) if pieces else text
+        for value in short:
             if value in shown:
-                around = ("", "") if len(value) >= _LONG else (r"(?<!\w)", r"(?!\w)")
-                shown = re.sub(re.escape(value).join(around), _HERE, shown)
+                shown = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _HERE, shown)
         shown = _WORD.sub(mark_piece, shown) if within else shown
-        for start, stop in reversed(spans(shown)):
-            shown = shown[:start] + _HERE + shown[stop:]
-        return shown
+        return _mark(shown, spans(shown))
 
     return cleaned
 
@@ -51,6 +60,22 @@ def keep(messages: Sequence[MessageRow]) -> Callable[[str], str]:
     """Return what leaves a text as it is, where nothing is to be redacted."""
     del messages
     return str
+
+
+def _find_pieces(text: str, pieces: Collection[str]) -> list[tuple[int, int]]:
+    """Return where pieces of values are in a text; those that overlap are one."""
+    places: list[tuple[int, int]] = []
+    for at in range(len(text) - _PIECE + 1):
+        if text[at : at + _PIECE] in pieces:
+            start = places.pop()[0] if places and at <= places[-1][1] else at
+            places.append((start, at + _PIECE))
+    return places
+
+
+def _mark(text: str, places: Sequence[tuple[int, int]]) -> str:
+    for start, stop in reversed(places):
+        text = text[:start] + _HERE + text[stop:]
+    return text
 
 
 def _values(messages: Iterable[MessageRow]) -> set[str]:

@@ -72,7 +72,6 @@ class Home:
         self._trash = trash
         self._load_extension = load_extension and not read_only
         self.redact = redaction.redact if redact else redaction.keep
-        self.redact_cut = redaction.redact_cut if redact else redaction.keep
         self.now = clock
         self.lock = threading.RLock()
         self.db_path = find_home(path).db_path

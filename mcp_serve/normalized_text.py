@@ -152,8 +152,10 @@ class NormalizedText:
         for _ in range(_ROUNDS):
             if not self._apply(_decode):
                 break
-        if "\n" in self.text:
-            self._apply(_join)
+
+    def join_lines(self) -> bool:
+        """Join lines that were wrapped within a token; return True if there are any."""
+        return "\n" in self.text and self._apply(_join)
 
     def _apply(self, change: Callable[[str, _Layer], None]) -> bool:
         layer = _Layer()
@@ -223,6 +225,7 @@ def _find_wraps(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]
 
 
 _UNSEEN = re.compile(f"[\x1b\x9b{_CONTROLS}{_INVISIBLE}]")
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n"
 _ESCAPES = re.compile(r"\\(?:[ux/\r\n]|033|e\[)")
 _PERCENT = re.compile(f"%{_HEX}{{2}}")
 _BARE_COLOR = re.compile(r"\[(?:\d{1,3}[;mKGHJ]|m\[K)")
@@ -253,6 +256,6 @@ def has_escapes(text: str) -> bool:
 
 
 def _has_unseen(text: str) -> bool:
-    if text.isascii() and text.replace("\n", "").isprintable():
+    if text.isascii() and not text.encode().translate(None, _PLAIN):
         return False
     return _UNSEEN.search(text) is not None

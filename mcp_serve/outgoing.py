@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from mcp_serve.quoting import harmless
+from mcp_serve.quoting import harmless, plain
 from mcp_serve.redaction import MARK, redact, spans
 
 _SEAM = re.compile(r"[\s=:@\"'`\\/]+")
@@ -46,12 +47,21 @@ def clean_value(value: Any, passed: Any = None) -> Any:
 
 
 def _secrets(passed: Any) -> Iterator[str]:
-    for text in _texts(passed):
+    """Yield secrets of what was passed and their parts, as an error may quote them."""
+    for text in {form for value in _texts(passed) for form in _forms(value)}:
         for start, stop in spans(text):
             parts = _SEAM.split(text[start:stop])
+            if stop - start >= _LEAST:
+                yield text[start:stop]
             for part in parts:
                 if len(part) >= _LEAST and (part is parts[-1] or any(map(str.isdigit, part))):
                     yield part
+
+
+def _forms(text: str) -> Iterator[str]:
+    yield from (text, harmless(text), plain(text))
+    if not (text.isascii() and text.isprintable() and "\\" not in text):
+        yield from (repr(text)[1:-1], json.dumps(text)[1:-1])
 
 
 def _texts(value: Any) -> Iterator[str]:

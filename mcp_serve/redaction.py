@@ -114,7 +114,7 @@ def _by_common(*, folded: bool) -> list[tuple[str, list[tuple[str, Shape]]]]:
     return list(by_common.items())
 
 
-_COMMON = (*"~/VA", "-us", "key", "pass", "secret", "token", "auth", "=")
+_COMMON = (*"~/VA-", "key", "pass", "secret", "token", "auth", "=")
 _GATES = _token_gates()
 _EXACT, _FOLDED = _by_common(folded=False), _by_common(folded=True)
 _FOLDED_ASCII = [group for group in _FOLDED if group[0].isascii()]
@@ -124,14 +124,10 @@ _compiled = lru_cache(maxsize=None)(re.compile)
 _TAIL = 400
 """A cut text is searched for the beginning of a secret in so many characters at its end."""
 
-_CERTAIN = 5
-"""A prefix of so many characters is of a token, however little of it is left."""
-
 
 def _open_token(prefix: str) -> str:
-    """Return the pattern of the beginning of a token; a common prefix needs some of the rest."""
-    least = r"[\w\-.+/=%!$]*" if len(prefix) >= _CERTAIN else r"(?=\S*\d)[\w\-.+/=%!$]{5,}"
-    return f"(?<![A-Za-z0-9]){re.escape(prefix)}{least}"
+    """Return the pattern of the beginning of a token, however little of it is left."""
+    return rf"(?<![A-Za-z0-9]){re.escape(prefix)}[\w\-.+/=%!$]*"
 
 
 _OPEN = re.compile(
@@ -188,6 +184,7 @@ def _find_open_end(text: str) -> int | None:
     """Return where the beginning of a secret is at the end of a text."""
     begin = max(0, len(text) - _TAIL)
     view = NormalizedText(text[begin:])
+    view.join_lines()
     opened = [_OPEN.search(text, begin), _OPEN.search(view.text)]
     starts = [
         begin + view.locate(found.start(), found.end())[0] if found is opened[1] else found.start()
@@ -227,19 +224,24 @@ _find_in_long = lru_cache(maxsize=4)(_find)
 
 
 def _search(text: str) -> list[Secret]:
-    """Return the secrets of one pass over a text and over its normalized view."""
+    """Return the secrets of one pass over a text and over its normalized views."""
     hinted = _hinted(text)
+    secrets = list(_matches(hinted)) if hinted else []
     if not (has_escapes(text) if hinted else is_disguised(text)):
-        return list(_matches(hinted)) if hinted else []
+        return secrets
     view = NormalizedText(text)
-    if view.text is text:
-        return list(_matches(hinted))
+    if view.text is not text:
+        secrets += _search_view(view)
+    if view.join_lines():
+        # What begins the next line may hide what ends this one, so both views are searched.
+        secrets += _search_view(view)
+    return secrets
+
+
+def _search_view(view: NormalizedText) -> list[Secret]:
     return [
-        *_matches(hinted),
-        *(
-            Secret(*view.locate(secret.start, secret.stop), secret.kind)
-            for secret in _matches(_hinted(view.text))
-        ),
+        Secret(*view.locate(secret.start, secret.stop), secret.kind)
+        for secret in _matches(_hinted(view.text))
     ]
 
 

@@ -19,7 +19,6 @@ from mcp_serve.cursors import Asked
 from mcp_serve.differences import Seen, relisted, touched
 from mcp_serve.feed import Place
 from mcp_serve.homes import Home
-from mcp_serve.quoting import plain
 from mcp_serve.served import Served
 from mcp_serve.threads import LOOKS, in_thread
 from mcp_serve.tools import reading, routes, stats
@@ -116,7 +115,9 @@ class Resources:
 
     def _listed(self, home: Home, found: SessionSummary) -> Resource:
         """Return the entry of a conversation, under an address that means this one."""
-        title = rows.one_line(home, found.title) or plain(home.redact_cut(found.preview))
+        title = rows.one_line(home, found.title) or rows.preview(
+            home.db, found, redacts=home.redacts
+        )
         name, address = title or found.id, address_of_session(found.id)
         if home.profile is None:
             return Resource(uri=address, name=name, mime_type=MIME)

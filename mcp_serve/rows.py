@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_serve.answers import said
 from mcp_serve.quoting import plain, shorten, textual
+from mcp_serve.redaction import redact, redact_cut
 from mcp_serve.times import iso
-from session_core import Hit, MessageRow, SessionSummary, plain_text
+from session_core import Hit, MessageRow, SessionDB, SessionSummary, plain_text
 
 if TYPE_CHECKING:
     from mcp_serve.homes import Home
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 _NAME_CHARACTERS = 500
 _CALL_CHARACTERS = 120
 _TOOL_CHARACTERS = 200
+_OPENING = 10_000
+"""So much of a message is searched for secrets that begin in its preview."""
+
+_CUT = "..."
+"""How the library ends a preview that it has cut."""
+
 ROLE_CHARACTERS = 40
 
 
@@ -26,7 +33,7 @@ def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> di
         "id": name(found.id),
         **said(root_id=None if found.root_id == found.id else name(found.root_id)),
         "title": one_line(home, found.title),
-        "preview": plain(home.redact_cut(found.preview)),
+        "preview": preview(home.db, found, redacts=home.redacts),
         "source": one_line(home, found.source) or "",
         "status": found.status,
         "started_at": iso(found.started_at),
@@ -37,6 +44,26 @@ def session(home: Home, found: SessionSummary, pins: Collection[str] = ()) -> di
         "pinned": found.pinned or found.id in pins,
         **said(profile=home.profile),
     }
+
+
+def preview(db: SessionDB, found: SessionSummary, *, redacts: bool = True) -> str:
+    """Return the preview of a conversation without secrets.
+
+    The library cuts previews. If one may end within a secret, the message itself decides.
+    """
+    if not redacts:
+        return plain(found.preview)
+    safe = redact_cut(found.preview)
+    if safe == redact(found.preview) or found.preview_id is None:
+        return plain(safe)
+    row = db.get_message(found.preview_id)
+    text = "" if row is None else plain_text(row["content"]).lstrip()
+    opening = text[:_OPENING]
+    seen = len(found.preview) - len(_CUT)
+    if " ".join(opening.split())[:seen] != found.preview[:seen]:
+        return plain(safe)  # the message was changed meanwhile, or begins with blanks alone
+    shown = plain(redact(opening))
+    return shown if len(shown) <= seen else shown[:seen] + _CUT
 
 
 def name(value: Any) -> str:

@@ -196,6 +196,9 @@ _SAYS = r"(?:>(?=[^\s<]{6,200}</)|[\\\"'*`]{0,8}[^\S\n]{0,40}(?::=|=>|=|%3d|[:\u
 """What stands between a name and its value, also in XML and in Markdown."""
 
 _GAP = r"\*{0,2}\s{0,40}"
+_BEFORE_SIGN = r"\s{0,40}(?:[^\w\s,.;)]|value=)"
+"""What stands between a name and its value, or disguises it; no other word."""
+
 _RUN = r"[^\s\"'`,;<>(){}\[\]]"
 _END = rf"(?!{_RUN})"
 _REFERENCE = (
@@ -365,6 +368,7 @@ SHAPES: tuple[Shape, ...] = (
         "key",
         rf"key(?={_SAYS})(?:{_KEY_NAME}){_SAYS}{_GAP}(?P<value>{VALUE})",
         is_folded=True,
+        gate=f"key{_BEFORE_SIGN}",
     ),
     Shape(
         "named secret",
@@ -380,6 +384,7 @@ SHAPES: tuple[Shape, ...] = (
             rf"|{_NOT_TOKEN}{_SAYS}{_GAP}(?={_LONG}))(?P<value>{VALUE}|{_LONG})"
         ),
         is_folded=True,
+        gate=f"token{_BEFORE_SIGN}",
     ),
     Shape(
         "named password",

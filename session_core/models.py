@@ -223,6 +223,8 @@ class SessionSummary:
     messages: int
     project: str | None
     pinned: bool
+    preview_id: int | None = None
+    """The message of which the preview is the beginning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from mcp_serve import rows
 from mcp_serve.cli import absent
 from mcp_serve.cli.driver import choose_driver
 from mcp_serve.cli.screen import Screen, ago
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     screen.whole(f"Sessions in {path} ({absent.named_by(served)})")
     try:
         with SessionDB(find_home(path).db_path, read_only=True) as db:
-            newest = db.list_sessions(limit=_NEWEST).items
+            newest = [_one_line(db, found) for found in db.list_sessions(limit=_NEWEST).items]
     except SessionError as error:
         newest = []
         screen.whole(f"  they cannot be read: {error}")
@@ -46,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
             screen.block("  ", _none(path))
     if newest:
         screen.line(f"  {'active':>7}  title")
-    for each in newest:
-        screen.line(_one_line(each))
+    for line in newest:
+        screen.line(line)
     screen.line()
     for command, does in _next(options.home):
         if len(command) < _BESIDE:
@@ -70,6 +71,7 @@ def _none(path: Path) -> str:
     return f"none yet: {missing}; {absent.to_do(path)}" if missing else "none yet"
 
 
-def _one_line(summary: SessionSummary) -> str:
+def _one_line(db: SessionDB, summary: SessionSummary) -> str:
     when = ago(time.time() - summary.last_active_at)
-    return f"  {when:>7}  {plain(summary.title or summary.preview or '(nothing in it)')}"
+    title = plain(summary.title) if summary.title else rows.preview(db, summary)
+    return f"  {when:>7}  {title or '(nothing in it)'}"

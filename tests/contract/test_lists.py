@@ -43,6 +43,7 @@ def test_a_line_says_what_a_conversation_is(db: StateDatabase) -> None:
         messages=3,
         project="/srv/app",
         pinned=False,
+        preview_id=db.get_messages("a")[0]["id"],
     )
     assert db.list_sessions().items == [expected]
     assert db.summarize("a") == expected

@@ -6,6 +6,7 @@ The fast run gives each kind one disguise; `-m slow` goes through all of them.
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -22,7 +23,7 @@ from tests.security.walk import walked
 
 NAMES = sorted(DISGUISES)
 ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(NAMES)))]
-RESOURCES = {"session", "route", "sessions"}
+LISTINGS = {"resources/list": "resources", "templates/list": "resource_templates"}
 EVERY_VERB = {
     "list": [["--status", "all"], ["--json"], ["--title", "SECRET"], ["--since", "SECRET"]],
     "show": [[LONG], [LONG, "--tools", "--full", "--json"], ["SECRET"]],
@@ -37,7 +38,7 @@ EVERY_VERB = {
     "restore": [[], ["--json"], ["SECRET"]],
     "trash": [["list"], ["empty", "--older-than", "SECRET"]],
     "log": [[], ["--json"], ["--limit", "SECRET"]],
-    "export": [["--out", "OUT"], ["--title", "SECRET"], ["--format", "SECRET"]],
+    "export": [["--out", "OUT"], ["--title", "SECRET", "--out", "NEW"], ["--format", "SECRET"]],
     "import": [["OUT", "--plan-only"], ["SECRET"]],
     "serve": [["--profile", "SECRET"], ["--http", "SECRET"]],
     "install": [["SECRET"], ["claude-code", "--print", "--name", "SECRET"]],
@@ -62,8 +63,21 @@ def samples(number: int):
     return drawn, {f"{kind} {number}": text for kind, text in disguised.items()}
 
 
+def resources_of(said):
+    """Return the addresses and templates of all resources that the server lists."""
+    listed = [entry for where, what in said if where in LISTINGS for entry in what[LISTINGS[where]]]
+    return {entry.get("uri") or entry["uri_template"] for entry in listed}
+
+
+def is_read(address, said):
+    """Return True if a resource of an address or a template was read."""
+    path = address.partition("{?")[0]
+    pattern = "[^/]+".join(re.escape(part) for part in re.split(r"\{[^}]*\}", path))
+    return any(where == "address" and re.fullmatch(pattern, what) for where, what in said)
+
+
 def shown(said):
-    """Return what leaks, each with the place where it was said."""
+    """Return every leak with the place where it was said."""
     return [
         (where, leak)
         for where, what, secret in said
@@ -84,7 +98,9 @@ async def test_no_tool_shows_a_disguised_secret(tmp_path, number):
     assert names >= {spec.name for spec in SPECS}
     assert names >= {f"prompt {each.name}" for each in prompts.ALL}
     assert names >= {f"completion {argument}" for argument in _BY_ARGUMENT}
-    assert names >= {f"resource {kind}" for kind in RESOURCES}
+    resources = resources_of(said)
+    assert len(resources) >= 5
+    assert [address for address in resources if not is_read(address, said)] == []
     assert names >= {"question", "resources/list", "audit"}
     assert shown((where, what, secret) for where, what in said) == []
 
@@ -110,10 +126,10 @@ def test_no_verb_shows_a_disguised_secret(tmp_path, number):
     with Forks() as forks:
         for at, (verb, call) in enumerate(calls):
             given = {"SECRET": passed[at % len(passed)], "OUT": str(tmp_path / "out.jsonl")}
+            given["NEW"] = str(tmp_path / "new.jsonl")
             words = [verb, "--home", str(home), *(given.get(word, word) for word in call)]
             done = forks.run(words, surroundings(tmp_path), str(tmp_path), "")
             said.append((f"{verb} {call}", done.out, secret))
-            if "SECRET" not in call:
-                said.append((f"{verb} {call} error", done.err, secret))
+            said.append((f"{verb} {call} error", done.err, secret))
     assert sum(len(what) for _, what, _ in said) > 100_000
     assert shown(said) == []

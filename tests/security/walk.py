@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 
 from mcp_serve import server
+from mcp_serve.quoting import plain
 from mcp_serve.served import Options, Served
 from session_core import SessionDB
 from tests.security.corpus import LONG, calling, end_session, plant, title_of
@@ -107,12 +108,16 @@ class Walk:
         while heard["events"]:
             heard = await self.call("events_wait", cursor=heard["cursor"], timeout_s=0)
 
-    async def _resources(self, db: SessionDB) -> None:
+    async def list_resources(self) -> None:
+        """List resources, page after page."""
         page = await self.ask("resources/list", self.client.list_resources())
         while page.next_cursor:
             page = await self.ask(
                 "resources/list", self.client.list_resources(cursor=page.next_cursor)
             )
+
+    async def _resources(self, db: SessionDB) -> None:
+        await self.list_resources()
         keys = [row["session_key"] for row in (await self.call("routes_list"))["routes"]]
         addresses = [f"route://{key.replace(':', '%3A')}" for key in keys]
         for each in db.list_sessions(limit=30).items:
@@ -127,6 +132,7 @@ class Walk:
         except MCPError as error:
             self.note(f"resource {kind} refused", error.error.message)
         else:
+            self.note("address", address)
             self.note(f"resource {kind}", json.loads(content.text))
 
     async def _other_faces(self, texts: list[str]) -> None:
@@ -173,7 +179,8 @@ class Walk:
             if edited:
                 await self.call("sessions_restore", batch=edited["batch"])
         open_ones = [f"h{number:02}" for number in range(1, len(texts), 2)]
-        await self._planned("sessions_finalize", sessions=open_ones, reason=title_of(texts[0]))
+        reason = plain(title_of(texts[0]))
+        await self._planned("sessions_finalize", sessions=open_ones, reason=reason)
         await self._planned("sessions_prune", what="sessions")
         await self._planned("sessions_prune", what="all")
         done = await self._planned("sessions_compress", session=LONG, keep_last=10)

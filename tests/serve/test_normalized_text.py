@@ -58,6 +58,7 @@ def test_view_maps_back_to_each_unit(units):
 @given(text=st.text(st.sampled_from('aA4%u0\\n"/\x1b[m31;&#x\u200b\ufe0f\x08 \n'), max_size=60))
 def test_view_of_any_text_maps_into_it(text):
     view = NormalizedText(text)
+    view.join_lines()
     spans = [view.locate(place, place + 1) for place in range(len(view.text))]
     assert all(0 <= start < stop <= len(text) for start, stop in spans)
     assert spans == sorted(spans)
@@ -84,7 +85,9 @@ def test_json_within_json_is_decoded(times):
 def test_wrapped_token_is_joined(width, end):
     token = "Zx9Qw3Rt7Yp1Lk5Jh8Gf2Ds6Az4Xc0Vb9Nm3"
     line = ("words " * 40)[: width - 20] + token
-    assert token in NormalizedText(line[:width] + end + line[width:] + " and more").text
+    view = NormalizedText(line[:width] + end + line[width:] + " and more")
+    assert view.join_lines()
+    assert token in view.text
 
 
 @pytest.mark.parametrize(
@@ -98,4 +101,6 @@ def test_wrapped_token_is_joined(width, end):
     ],
 )
 def test_lines_of_their_own_are_not_joined(text):
-    assert NormalizedText(text).text == text
+    view = NormalizedText(text)
+    assert not view.join_lines()
+    assert view.text == text

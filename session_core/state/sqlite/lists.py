@@ -107,12 +107,13 @@ def _summed_up(handle: Handle, session_id: str) -> SessionSummary:
     root_id = lineage.known_root(handle, session_id)
     root = row if root_id == session_id else sessions.get(handle, root_id) or row
     archived, ended_at = row.get("archived"), row["ended_at"]
+    preview, preview_id = _preview(handle, session_id)
     origin = inheritance.known_origin(handle, row)
     return SessionSummary(
         id=session_id,
         root_id=root_id,
         title=row["title"],
-        preview=_preview(handle, session_id),
+        preview=preview,
         source=origin.source,
         status="archived" if archived else "open" if ended_at is None else "ended",
         started_at=_seconds(root["started_at"]),
@@ -122,6 +123,7 @@ def _summed_up(handle: Handle, session_id: str) -> SessionSummary:
         messages=_live_messages(handle, session_id),
         project=origin.folder,
         pinned=bool(row.get("pinned")),
+        preview_id=preview_id,
     )
 
 
@@ -256,12 +258,13 @@ def _live_messages(handle: Handle, session_id: str) -> int:
     return count
 
 
-def _preview(handle: Handle, session_id: str) -> str:
-    """Return the beginning of what the user said first.
+def _preview(handle: Handle, session_id: str) -> tuple[str, int | None]:
+    """Return the beginning of what the user said first, and in which message.
 
     No index of Hermes is in the order of ids, so of a session longer than a thousand messages only
     the oldest thousand by their times are put into that order.
     """
-    stored: Any = handle.value(handle.sql(SQL["get_preview"]), (session_id,))
+    rows = handle.values(handle.sql(SQL["get_preview"]), (session_id,))
+    message_id, stored = next(iter(rows), (None, None))
     text = " ".join(content.plain_text(content.decode(stored)).split())
-    return text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."
+    return (text if len(text) <= _PREVIEW else text[:_PREVIEW] + "..."), message_id

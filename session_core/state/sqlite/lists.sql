@@ -66,7 +66,7 @@ SELECT (:after IS NULL OR started_at + 0.0 >= :after)
 FROM sessions WHERE id = :id
 
 -- name: get_preview
-SELECT content FROM (
+SELECT messages.id, content FROM (
     SELECT id FROM (
         SELECT id FROM messages WHERE session_id = ? ORDER BY timestamp, id LIMIT 1000
     ) ORDER BY id LIMIT 200

@@ -1,0 +1,83 @@
+"""Texts that are shown cut: nothing of a secret stays, and innocent text is left alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from mcp_serve import server
+from mcp_serve.redaction import MARK
+from mcp_serve.served import Options, Served
+from session_core import SessionDB
+from tests.security.leaks import leaks, windows
+from tests.security.secret_kinds import KINDS, draw
+from tests.security.test_secret_kinds import INNOCENTS, MOST_TAKEN
+from tests.security.walk import Walk
+
+PREVIEW = 60
+REST = "and then the deployment of the shop went on as it was planned. " * 5
+SHARES = (0.35, 0.6, 0.85)
+"""How much of a text stands before the cut."""
+
+
+def cut_within(text: str, share: float) -> str:
+    """Return a message whose preview ends within a text."""
+    before = min(max(1, int(len(text) * share)), PREVIEW - 1)
+    return f"{'x ' * PREVIEW}"[: PREVIEW - before - 1] + f" {text} {REST}"
+
+
+def plant(path: Path, texts: list[str]) -> None:
+    """Put each text into a session in which it is cut in every place where texts are cut."""
+    with SessionDB(path / "state.db") as db:
+        for number, text in enumerate(texts):
+            for share in SHARES:
+                key = f"s{number:03}-{share}"
+                cut = cut_within(text, share)
+                db.append_message(key, "user", cut, create={"source": "cli"})
+                db.append_message(key, "assistant", f"{REST}{cut} needle {cut}{REST}")
+
+
+async def show_all(path: Path) -> dict[str, list[str]]:
+    """Return every preview, snippet and name of a resource by form and place of the cut."""
+    shown: dict[str, list[str]] = defaultdict(list)
+    served = Served(Options(home=str(path)))
+    async with Client(server.create(served), cache=None) as client:
+        walk = Walk(client)
+        await walk.pages("sessions_list", limit=100)
+        await walk.pages("sessions_search", query="needle", per="message", limit=100)
+        await walk.list_resources()
+    served.close()
+    for where, said in walk.said:
+        for row in said.get("sessions", []) if where == "sessions_list" else []:
+            shown[f"preview {row['id'].partition('-')[2]}"].append(row["preview"])
+        for hit in said.get("hits", []):
+            shown[f"snippet {hit['session_id'].partition('-')[2]}"].append(hit["snippet"])
+        if where == "resources/list":
+            shown["name"] += [entry["name"] for entry in said["resources"]]
+    return shown
+
+
+@pytest.mark.anyio
+async def test_cut_innocent_texts_are_left_alone(tmp_path):
+    plant(tmp_path, INNOCENTS)
+    shown = await show_all(tmp_path)
+    assert len(shown) == 2 * len(SHARES) + 1
+    for form, texts in shown.items():
+        assert form == "name" or len(texts) == len(INNOCENTS)
+        marked = [text for text in texts if MARK in text]
+        assert len(marked) <= MOST_TAKEN, (form, marked)
+
+
+@pytest.mark.anyio
+async def test_cut_secrets_show_no_piece(tmp_path):
+    drawn = [draw(kind, seed) for kind in KINDS for seed in range(2)]
+    plant(tmp_path, [sample.text for sample in drawn])
+    shown = await show_all(tmp_path)
+    secret = windows(drawn)
+    assert len(shown) == 2 * len(SHARES) + 1
+    for form, texts in shown.items():
+        assert form == "name" or len(texts) == len(drawn)
+        assert [(form, leak) for text in texts for leak in leaks(text, secret)] == []
