@@ -23,7 +23,6 @@ from tests.security.walk import walked
 
 NAMES = sorted(DISGUISES)
 ROUNDS = [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(NAMES)))]
-LISTINGS = {"resources/list": "resources", "templates/list": "resource_templates"}
 EVERY_VERB = {
     "list": [["--status", "all"], ["--json"], ["--title", "SECRET"], ["--since", "SECRET"]],
     "show": [[LONG], [LONG, "--tools", "--full", "--json"], ["SECRET"]],
@@ -63,17 +62,29 @@ def samples(number: int):
     return drawn, {f"{kind} {number}": text for kind, text in disguised.items()}
 
 
-def resources_of(said):
-    """Return the addresses and templates of all resources that the server lists."""
-    listed = [entry for where, what in said if where in LISTINGS for entry in what[LISTINGS[where]]]
-    return {entry.get("uri") or entry["uri_template"] for entry in listed}
+def listed(said, where, name):
+    """Return the entries of all pages of a listing."""
+    return [entry for place, what in said if place == where for entry in what[name]]
 
 
-def is_read(address, said):
-    """Return True if a resource of an address or a template was read."""
-    path = address.partition("{?")[0]
-    pattern = "[^/]+".join(re.escape(part) for part in re.split(r"\{[^}]*\}", path))
-    return any(where == "address" and re.fullmatch(pattern, what) for where, what in said)
+def pattern_of(template):
+    """Return what matches the addresses of a template."""
+    path = template.partition("{?")[0]
+    return "[^/]+".join(re.escape(part) for part in re.split(r"\{[^}]*\}", path))
+
+
+def unread_resources(said):
+    """Return templates, and listed addresses that belong to none, of which nothing was read."""
+    templates = {e["uri_template"] for e in listed(said, "templates/list", "resource_templates")}
+    alone = {entry["uri"] for entry in listed(said, "resources/list", "resources")}
+    alone -= {uri for uri in alone for each in templates if re.fullmatch(pattern_of(each), uri)}
+    read = [what for where, what in said if where == "address"]
+    assert len(templates | alone) >= 5
+    return [
+        address
+        for address in templates | alone
+        if not any(re.fullmatch(pattern_of(address), uri) for uri in read)
+    ]
 
 
 def shown(said):
@@ -98,9 +109,7 @@ async def test_no_tool_shows_a_disguised_secret(tmp_path, number):
     assert names >= {spec.name for spec in SPECS}
     assert names >= {f"prompt {each.name}" for each in prompts.ALL}
     assert names >= {f"completion {argument}" for argument in _BY_ARGUMENT}
-    resources = resources_of(said)
-    assert len(resources) >= 5
-    assert [address for address in resources if not is_read(address, said)] == []
+    assert unread_resources(said) == []
     assert names >= {"question", "resources/list", "audit"}
     assert shown((where, what, secret) for where, what in said) == []
 
