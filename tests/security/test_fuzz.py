@@ -41,6 +41,8 @@ def test_fuzzed_lines_are_answered(home, era, part):
     with raw(home) as process:
         if era == ERAS[0]:
             process.begin(era)
+        else:  # an `initialize` that came first would choose the older era
+            process.ask("tools/list", meta=MODERN)
         for start in range(0, len(requests), TOGETHER):
             some = requests[start : start + TOGETHER]
             process.process.stdin.buffer.write(b"".join(each.line + b"\n" for each in some))
