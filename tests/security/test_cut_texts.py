@@ -9,11 +9,12 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.redaction import MARK
+from mcp_serve.outgoing import clean
+from mcp_serve.redaction import MARK, redact
 from mcp_serve.served import Options, Served
 from session_core import SessionDB
 from tests.security.leaks import leaks, windows
-from tests.security.secret_kinds import KINDS, draw
+from tests.security.secret_kinds import DISGUISES, KINDS, draw
 from tests.security.test_secret_kinds import INNOCENTS, MOST_TAKEN
 from tests.security.walk import Walk
 
@@ -81,3 +82,17 @@ async def test_cut_secrets_show_no_piece(tmp_path):
     for form, texts in shown.items():
         assert form == "name" or len(texts) == len(drawn)
         assert [(form, leak) for text in texts for leak in leaks(text, secret)] == []
+
+
+def test_next_line_hides_no_secret():
+    sample = draw("secret in an address", 3)
+    coded = DISGUISES["codes of JSON"](sample.text)
+    assert leaks(redact(f"{coded}\n[{coded}]"), windows([sample])) == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_error_quotes_no_cut_escaped_secret(kind):
+    sample = draw(kind, 0)
+    coded = DISGUISES["codes of JSON"](sample.text)
+    shown = clean(f"no session {coded!r:.80}; call sessions_list", ["show", coded])
+    assert leaks(shown, windows([sample])) == set()
