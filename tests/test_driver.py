@@ -50,7 +50,7 @@ def test_what_was_decided_can_be_asked() -> None:
 
 def test_the_standard_library_is_what_nobody_chose() -> None:
     assert run("print(describe_sqlite().name)") == "standard"
-    assert run("SessionDB(':memory:x/none.db').kind; print(describe_sqlite().name)") == "standard"
+    assert run("SessionDB('x/none.db').kind; print(describe_sqlite().name)") == "standard"
 
 
 def test_asking_decides_nothing() -> None:

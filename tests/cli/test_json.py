@@ -36,7 +36,8 @@ ANSWERED = {
 
 @pytest.fixture(name="person")
 def _person(forks, tmp_path):
-    (tmp_path / "some.jsonl").write_text('{"id": "s", "source": "cli", "messages": []}\n')
+    session = {"id": "s", "source": "cli", "started_at": 1, "messages": []}
+    (tmp_path / "some.jsonl").write_text(f"{json.dumps(session)}\n")
     return Person(forks, tmp_path, build(tmp_path / "shelf"))
 
 

@@ -71,7 +71,7 @@ def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
     for verb in (("restore",), ("trash", "list")):
         seen = screen(columns, *verb).split()
         assert done[1] in seen
-    assert {"(undone)", done[0]} <= set(seen)
+    assert {"(restored)", done[0]} <= set(seen)
 
 
 @WIDTHS
