@@ -24,6 +24,10 @@ Locks = frozenset[tuple[str, ...]]
 
 CALLS: dict[str, Callable[[SessionDB], object]] = {
     "kind": lambda db: db.kind,
+    "path": lambda db: db.path,
+    "home_id": lambda db: db.home_id(),
+    "blocked_indexes": lambda db: db.blocked_indexes(),
+    "check_rows_writable": lambda db: db.check_rows_writable(["messages"]),
     "immutable": lambda db: db.immutable,
     "read_only": lambda db: db.read_only,
     "get_meta": lambda db: db.get_meta("key"),

@@ -160,6 +160,10 @@ def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, 
 def test_export_is_imported_whole(changed: Changing, tmp_path: Path) -> None:
     names = ("old", "old_titled", "chain_1")
     exported = tmp_path / "sessions.jsonl"
+    with connect(changed.home.db.path) as connection:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(sessions)")}
+        if "transport_profile" in columns:  # names a chat, which an import drops
+            connection.execute("UPDATE sessions SET transport_profile = NULL")
     changed.maintenance.export(exported, names)
     before = changed.everything()
     changed.do("sessions", ids=names)
