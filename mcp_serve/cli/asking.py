@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import socket
 import sys
 
 from mcp_serve.cli.output import print_error
@@ -34,7 +38,24 @@ def agreed(question: str, *, yes: bool) -> bool:
         return False
     try:
         print_error(f"{question} [y/N] ", end="")
-        answer = sys.stdin.readline()
+        answer = _read_line()
     except KeyboardInterrupt as error:
         raise Stopped from error
     return answer.strip().lower() in ("y", "yes")
+
+
+def _read_line() -> str:
+    """Read a line from the terminal.
+
+    A plain read misses a Ctrl-C that arrives just before it blocks, so this waits for the line and
+    for the signal at once.
+    """
+    signalled, wakeup = socket.socketpair()
+    with signalled, wakeup:
+        os.set_blocking(wakeup.fileno(), False)
+        before = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+        try:
+            select.select([sys.stdin, signalled], [], [])
+        finally:
+            signal.set_wakeup_fd(before)
+    return sys.stdin.readline()
