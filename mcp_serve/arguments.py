@@ -1,14 +1,22 @@
-"""What comes in: the arguments that several tools share, as types with what a model is told."""
+"""What comes in: the arguments that several tools share, as types with what a model is told.
+
+Times as they are said: ISO 8601 with zone on the way out, that or an age on the way in.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mcp_serve import budget
-from mcp_serve.sdk.arguments import Arguments
+from mcp_serve import answer_size
+from mcp_serve.redaction.redaction import redact
+from mcp_serve.sdk.tools import Arguments
+from session_core import InvalidInput
 
 __all__ = ["Arguments", "Home", "Listing", "several"]
 
@@ -31,7 +39,7 @@ Roles = Annotated[
 ]
 Detail = Annotated[Literal["concise", "detailed"], Field()]
 Cursor = Annotated[str, Field(max_length=32_768, description="A next_cursor.")]
-MaxChars = Annotated[int, Field(ge=budget.LEAST, le=budget.MOST)]
+MaxChars = Annotated[int, Field(ge=answer_size.LEAST, le=answer_size.MOST)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 MessageId = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
@@ -60,3 +68,57 @@ def several(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if given is None:
         return None
     return (given,) if isinstance(given, str) else tuple(given)
+
+
+_AGE = re.compile(r"(\d{1,6})\s*([mhdw])")
+_UNITS_S = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def iso(at: float | None) -> str | None:
+    """Return a time to the second in UTC; None where it is none that a calendar has."""
+    try:
+        return None if at is None else _said(int(at))
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+@lru_cache(4096)
+def _said(second: int) -> str:
+    return datetime.fromtimestamp(second, timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def moment(name: str, text: str | None, now: float) -> float | None:
+    """Return the time that an argument says; one without a zone is in UTC.
+
+    Raises:
+        InvalidInput: it says none.
+    """
+    if text is None:
+        return None
+    age = _AGE.fullmatch(text.strip().lower())
+    if age:
+        return now - int(age[1]) * _UNITS_S[age[2]]
+    try:
+        found = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        zoned = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+        return zoned.timestamp()
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"{name} {redact(text)!r:.80} is no time; give an age such as '7d' or '12h', "
+            "or a time such as '2026-11-01T08:00:00Z'"
+        ) from error
+
+
+def between(since: str | None, until: str | None, now: float) -> tuple[float | None, float | None]:
+    """Return the times between which something is looked for.
+
+    Raises:
+        InvalidInput: one of them says none, or nothing is between them.
+    """
+    first, last = moment("since", since, now), moment("until", until, now)
+    if first is not None and last is not None and first > last:
+        raise InvalidInput(
+            f"since {since!r:.80} is later than until {until!r:.80}, and nothing is between them; "
+            "exchange them"
+        )
+    return first, last

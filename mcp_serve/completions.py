@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from mcp.types import Completion
 
-from mcp_serve import rows
+from mcp_serve import render
 from mcp_serve.homes import Home
-from mcp_serve.served import Served
-from mcp_serve.threads import in_thread
+from mcp_serve.profiles import Served
+from mcp_serve.progress import in_thread
 from session_core import SessionError, SessionFilter
 
 _MOST = 100
@@ -44,7 +44,7 @@ class Completions:
 def _sessions(home: Home, typed: str) -> Iterator[str]:
     low = typed.casefold()
     for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        title = rows.one_line(home, each.title)
+        title = render.one_line(home, each.title)
         if title and low in title.casefold():
             yield title
         if each.id.casefold().startswith(low):
@@ -69,7 +69,7 @@ def _keys(home: Home, typed: str) -> Iterator[str]:
 def _sources(home: Home, typed: str) -> Iterator[str]:
     low = typed.casefold()
     for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        source = rows.one_line(home, each.source)
+        source = render.one_line(home, each.source)
         if source and low in source.casefold():
             yield source
 
@@ -77,7 +77,7 @@ def _sources(home: Home, typed: str) -> Iterator[str]:
 def _projects(home: Home, typed: str) -> Iterator[str]:
     low = typed.casefold()
     for each in home.db.list_sessions(SessionFilter(status="all"), limit=_LOOKED_AT).items:
-        project = rows.one_line(home, each.project, 1000)
+        project = render.one_line(home, each.project, 1000)
         if project and low in project.casefold():
             yield project
 

@@ -13,10 +13,10 @@ from mcp.server.mcpserver import Context, Elicit
 from mcp.types import ClientCapabilities
 from pydantic import BaseModel, Field
 
-from mcp_serve import budget, plans, rows
+from mcp_serve import answer_size, plans, render
 from mcp_serve.homes import Home
-from mcp_serve.served import Served
-from mcp_serve.threads import in_thread
+from mcp_serve.profiles import Served
+from mcp_serve.progress import in_thread
 from mcp_serve.tools.spec import Spec
 from session_core import Preview
 
@@ -84,13 +84,13 @@ def _words(home: Home, kind: str, found: Preview) -> str:
     examples = [f"- {_named(home, each)}" for each in found.items[:_EXAMPLES]]
     more = [f"- and {found.count - _EXAMPLES:,} more"] if found.count > _EXAMPLES else []
     warned = [f"Note: {warning}" for warning in plans.warned(home, found.warnings)]
-    whose = f" in profile {rows.one_line(home, home.profile)}" if home.profile else ""
+    whose = f" in profile {render.one_line(home, home.profile)}" if home.profile else ""
     asked = f"{kind.capitalize()}{whose}: {found.count:,}?"
     return "\n".join([asked, *examples, *more, *warned])
 
 
 def _named(home: Home, each: Any) -> str:
     """Say what one thing is; a title is somebody's words, in quotation marks of its own."""
-    title = rows.one_line(home, each.title)
-    name = budget.render(title) if title else rows.name(each.id)
-    return f"{name}: {rows.one_line(home, each.why)}"
+    title = render.one_line(home, each.title)
+    name = answer_size.render(title) if title else render.name(each.id)
+    return f"{name}: {render.one_line(home, each.why)}"

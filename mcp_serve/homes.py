@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mcp_serve import redaction
 from mcp_serve.feed import Feed
+from mcp_serve.redaction import redaction
 from session_core import (
     Corrupt,
     InvalidInput,
@@ -142,10 +142,10 @@ class Home:
 
     def compressor_for(self, client: str) -> Compressor:
         """Return what compresses; no secret is in what it writes by itself."""
-        from mcp_serve import cleaning  # noqa: PLC0415 -- as below
+        from mcp_serve.redaction import messages  # noqa: PLC0415 -- as below
         from session_core import Compressor  # noqa: PLC0415 -- it is not on the path of a read
 
-        clean = cleaning.clean if self.redacts else cleaning.keep
+        clean = messages.clean if self.redacts else messages.keep
         return Compressor(self.db, self.ledger, store=self.store, clean=clean, client=client)
 
     def close(self) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from mcp_serve import budget, naming, rows
-from mcp_serve.arguments import several
+from mcp_serve import answer_size, render, resolve
+from mcp_serve.arguments import iso, several
 from mcp_serve.homes import Home
-from mcp_serve.times import iso
-from mcp_serve.work import Work
+from mcp_serve.progress import Work
 from session_core import (
     WHY_PROTECTED,
     Applied,
@@ -48,7 +47,7 @@ def preview(home: Home, found: Preview) -> dict[str, Any]:
         "plan": found.plan,
         "expires_at": iso(found.expires_at),
         "count": found.count,
-        "items": budget.first(items, _FOR_ITEMS),
+        "items": answer_size.first(items, _FOR_ITEMS),
         "protected": [
             {"why": WHY_PROTECTED[why], "count": count} for why, count in found.protected.items()
         ],
@@ -60,24 +59,24 @@ def preview(home: Home, found: Preview) -> dict[str, Any]:
 def item(home: Home, found: Any) -> dict[str, Any]:
     """Return one thing that a plan is about."""
     return {
-        "id": rows.name(found.id),
-        "title": rows.one_line(home, found.title),
-        "why": rows.one_line(home, found.why),
+        "id": render.name(found.id),
+        "title": render.one_line(home, found.title),
+        "why": render.one_line(home, found.why),
     }
 
 
 def warned(home: Home, warnings: Iterable[str]) -> list[str]:
     """Return warnings as they are said: they name titles, reasons and folders."""
-    found = [rows.one_line(home, each, _WARNING) or "" for each in dict.fromkeys(warnings)]
-    shown = budget.first(found, _FOR_WARNINGS)
+    found = [render.one_line(home, each, _WARNING) or "" for each in dict.fromkeys(warnings)]
+    shown = answer_size.first(found, _FOR_WARNINGS)
     more = len(found) - len(shown)
     return [*shown, f"and {more:,} more warnings"] if more else shown
 
 
 def skipped(home: Home, left: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
     """Return what was left as it is and why, as much as fits."""
-    said = [{"id": rows.name(each), "why": rows.one_line(home, why)} for each, why in left]
-    return budget.first(said, _FOR_SKIPPED)
+    said = [{"id": render.name(each), "why": render.one_line(home, why)} for each, why in left]
+    return answer_size.first(said, _FOR_SKIPPED)
 
 
 def apply(home: Home, plan: str, verb: str, counted: str, work: Work) -> dict[str, Any]:
@@ -175,7 +174,7 @@ def named(home: Home, sessions: list[str] | None) -> tuple[str, ...] | None:
     """Return the sessions that full ids and session keys mean."""
     if sessions is None:
         return None
-    return tuple(dict.fromkeys(naming.find_exactly(home, each) for each in sessions))
+    return tuple(dict.fromkeys(resolve.find_exactly(home, each) for each in sessions))
 
 
 def where(given: Any) -> SessionFilter:

@@ -10,8 +10,8 @@ from typing import Any
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 
-from mcp_serve.quoting import plain, shorten
-from mcp_serve.redaction import redact
+from mcp_serve.redaction.redaction import redact
+from mcp_serve.render import plain, shorten
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import INVALID_PARAMS, ListResourcesResult, Resource
 from pydantic import FiniteFloat, PositiveInt
 
-from mcp_serve import budget, cursors, rows, wrong
-from mcp_serve.calls import Caller
+from mcp_serve import answer_size, cursors, errors, render
 from mcp_serve.cursors import Asked
-from mcp_serve.differences import Seen, relisted, touched
-from mcp_serve.feed import Place
+from mcp_serve.dispatch import Caller
+from mcp_serve.feed import Place, Seen, relisted, touched
 from mcp_serve.homes import Home
-from mcp_serve.served import Served
-from mcp_serve.threads import LOOKS, in_thread
-from mcp_serve.tools import reading, routes, stats
+from mcp_serve.profiles import Served
+from mcp_serve.progress import LOOKS, in_thread
+from mcp_serve.tools import read as tools_read
+from mcp_serve.tools import routes, stats
 from mcp_serve.tools.spec import Spec
 from session_core import InvalidInput, NotFound, SessionError, SessionSummary
 
@@ -75,7 +75,7 @@ class Resources:
         try:
             listed, following = await in_thread(self._page, cursor)
         except InvalidInput as error:
-            raise MCPError(INVALID_PARAMS, wrong.explain(error) or "invalid cursor") from error
+            raise MCPError(INVALID_PARAMS, errors.explain(error) or "invalid cursor") from error
         return ListResourcesResult(resources=listed, next_cursor=following)
 
     def _page(self, cursor: str | None) -> tuple[list[Resource], str | None]:
@@ -115,7 +115,7 @@ class Resources:
 
     def _listed(self, home: Home, found: SessionSummary) -> Resource:
         """Return the entry of a conversation, under an address that means this one."""
-        title = rows.one_line(home, found.title) or rows.preview(
+        title = render.one_line(home, found.title) or render.preview(
             home.db, found, redacts=home.redacts
         )
         name, address = title or found.id, address_of_session(found.id)
@@ -168,16 +168,16 @@ class Resources:
 
     async def _session(self, session_id: str) -> str:
         def read(home: Home) -> dict[str, Any]:
-            return reading.session_row(home, session_id)
+            return tools_read.session_row(home, session_id)
 
-        return budget.render(await self._anywhere(read))
+        return answer_size.render(await self._anywhere(read))
 
     async def _messages(self, session_id: str, cursor: str = "", profile: str = "") -> str:
         given = {"session": session_id, "cursor": cursor or None, "profile": profile or None}
         if not (cursor or profile):
             holder = await in_thread(self._holder, session_id)
             given["profile"] = None if holder is None else holder.profile
-        return await self._answer(reading.SPEC, given)
+        return await self._answer(tools_read.SPEC, given)
 
     async def _route(self, session_key: str) -> str:
         def read(home: Home) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class Resources:
                 raise NotFound(f"no route {session_key!r:.100}; call routes_list for keys")
             return routes.row(home, entry, home.store.state_of(entry))
 
-        return budget.render(await self._anywhere(read))
+        return answer_size.render(await self._anywhere(read))
 
     async def _stats(self) -> str:
         return await self._answer(stats.SPEC, {})
@@ -198,7 +198,7 @@ class Resources:
         """Return what a tool answers, which is what the resource says."""
         try:
             arguments = spec.arguments.read(given).model_dump_one_level()
-            return budget.render(await self._caller.ask(spec, arguments))
+            return answer_size.render(await self._caller.ask(spec, arguments))
         except Exception as error:
             raise _refusal(error) from error
 
@@ -231,7 +231,7 @@ def _messages_of(address: str, profile: str) -> str:
 
 def _refusal(error: Exception) -> Exception:
     """Return the error of the protocol for one of ours."""
-    said = wrong.explain(error)
+    said = errors.explain(error)
     if said is None:
         return error
     if isinstance(error, NotFound):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.caching import CacheHint
 
+from mcp_serve.profiles import Served
 from mcp_serve.sdk import factory
-from mcp_serve.served import Served
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-    from mcp_serve.sdk.late import Surface
+    from mcp_serve.sdk.lazy import Surface
 
 NAME = "mcp-sessions"
 
@@ -40,11 +40,11 @@ def create(served: Served) -> MCPServer[Any]:
     """Return the server of these homes."""
 
     def load() -> Surface:
-        from mcp_serve import surface  # noqa: PLC0415 -- behind the first answer
+        from mcp_serve import registry  # noqa: PLC0415 -- behind the first answer
 
         if served.options.before is not None:
             served.options.before()
-        return surface.Surface(served)
+        return registry.Surface(served)
 
     return factory.server(
         NAME,

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from release.project import Project
 
 _HOLDS = ("session_core", "mcp_serve", "pyproject.toml", "README.md", "LICENSE")

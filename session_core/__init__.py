@@ -8,10 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from session_core._sqlite3 import Driver
+    from session_core._sqlite3 import choose as choose_sqlite
+    from session_core._sqlite3 import describe as describe_sqlite
+    from session_core.chats import Platform, SessionSource, build_session_key
     from session_core.compression.async_compressor import AsyncCompressor
-    from session_core.compression.boundaries import Limits
     from session_core.compression.compressor import Compressor
-    from session_core.compression.records import (
+    from session_core.compression.ranges import Limits
+    from session_core.compression.retention import Retention
+    from session_core.compression.types import (
         Brief,
         Compressed,
         NotCompressed,
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
         Undone,
         UndoPlanned,
     )
-    from session_core.compression.retention import Retention
+    from session_core.config import GatewayConfig, SessionResetPolicy
     from session_core.context import (
         child_env,
         current_session_id,
@@ -28,9 +33,6 @@ if TYPE_CHECKING:
         session_context,
         set_current_session_id,
     )
-    from session_core.driver import Driver
-    from session_core.driver import choose as choose_sqlite
-    from session_core.driver import describe as describe_sqlite
     from session_core.errors import (
         BlockingCallWarning,
         Busy,
@@ -48,23 +50,38 @@ if TYPE_CHECKING:
     )
     from session_core.home import Home, active_profile, find_home, profiles
     from session_core.hooks import Hooks, hookimpl
-    from session_core.keys import Platform, SessionSource, build_session_key
-    from session_core.ledger.folder import StateFolder
     from session_core.ledger.ledger import Ledger
-    from session_core.ledger.records import Audited, Batch
+    from session_core.ledger.state_folder import StateFolder
+    from session_core.ledger.types import Audited, Batch
     from session_core.lifecycle.agent_cache import AgentCache
+    from session_core.lifecycle.agent_turn import Run
     from session_core.lifecycle.expiry import ExpiryWatcher
     from session_core.lifecycle.replies import normalize_empty_agent_response
-    from session_core.lifecycle.run import Run
     from session_core.lifecycle.runtime import Reply, SessionRuntime
-    from session_core.maintenance.answers import Applied, Bytes, Coming, Preview, Restored
     from session_core.maintenance.async_maintenance import AsyncMaintenance
     from session_core.maintenance.edits import Edited
-    from session_core.maintenance.exporting import Exported
-    from session_core.maintenance.imported import Arrivals, Imported
     from session_core.maintenance.maintenance import Maintenance
-    from session_core.maintenance.records import WHY_PROTECTED, Health, Wanted
-    from session_core.models import (
+    from session_core.maintenance.transfer.export import Exported
+    from session_core.maintenance.transfer.types import Arrivals, Imported
+    from session_core.maintenance.types import (
+        WHY_PROTECTED,
+        Applied,
+        Bytes,
+        Coming,
+        Health,
+        Preview,
+        Restored,
+        Wanted,
+    )
+    from session_core.presence import Gateway, Lease, gateway, holders, leases
+    from session_core.routing.async_store import AsyncSessionStore
+    from session_core.routing.entries import SessionEntry
+    from session_core.routing.store import SessionStore
+    from session_core.state.async_db import AsyncSessionDB
+    from session_core.state.content import plain_text
+    from session_core.state.protocol import StateDatabase
+    from session_core.state.sqlite.database import SessionDB
+    from session_core.types import (
         Appended,
         AppendedMany,
         Changes,
@@ -83,15 +100,6 @@ if TYPE_CHECKING:
         Sizes,
         Window,
     )
-    from session_core.presence import Gateway, Lease, gateway, holders, leases
-    from session_core.routing.async_store import AsyncSessionStore
-    from session_core.routing.entries import SessionEntry
-    from session_core.routing.store import SessionStore
-    from session_core.settings import GatewayConfig, SessionResetPolicy
-    from session_core.state.async_db import AsyncSessionDB
-    from session_core.state.content import plain_text
-    from session_core.state.contract import StateDatabase
-    from session_core.state.sqlite.db import SessionDB
 
 __all__ = [
     "WHY_PROTECTED",
@@ -193,10 +201,13 @@ __all__ = [
 ]
 
 _MODULES: dict[str, tuple[str, ...]] = {
+    "_sqlite3": ("Driver",),
+    "chats": ("Platform", "SessionSource", "build_session_key"),
     "compression.async_compressor": ("AsyncCompressor",),
-    "compression.boundaries": ("Limits",),
     "compression.compressor": ("Compressor",),
-    "compression.records": (
+    "compression.ranges": ("Limits",),
+    "compression.retention": ("Retention",),
+    "compression.types": (
         "Brief",
         "Compressed",
         "NotCompressed",
@@ -205,7 +216,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "UndoPlanned",
         "Undone",
     ),
-    "compression.retention": ("Retention",),
+    "config": ("GatewayConfig", "SessionResetPolicy"),
     "context": (
         "child_env",
         "current_session_id",
@@ -213,7 +224,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "session_context",
         "set_current_session_id",
     ),
-    "driver": ("Driver",),
     "errors": (
         "BlockingCallWarning",
         "Busy",
@@ -231,23 +241,38 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "home": ("Home", "active_profile", "find_home", "profiles"),
     "hooks": ("Hooks", "hookimpl"),
-    "keys": ("Platform", "SessionSource", "build_session_key"),
-    "ledger.folder": ("StateFolder",),
     "ledger.ledger": ("Ledger",),
-    "ledger.records": ("Audited", "Batch"),
+    "ledger.state_folder": ("StateFolder",),
+    "ledger.types": ("Audited", "Batch"),
     "lifecycle.agent_cache": ("AgentCache",),
+    "lifecycle.agent_turn": ("Run",),
     "lifecycle.expiry": ("ExpiryWatcher",),
     "lifecycle.replies": ("normalize_empty_agent_response",),
-    "lifecycle.run": ("Run",),
     "lifecycle.runtime": ("Reply", "SessionRuntime"),
-    "maintenance.answers": ("Applied", "Bytes", "Coming", "Preview", "Restored"),
     "maintenance.async_maintenance": ("AsyncMaintenance",),
     "maintenance.edits": ("Edited",),
-    "maintenance.exporting": ("Exported",),
-    "maintenance.imported": ("Arrivals", "Imported"),
     "maintenance.maintenance": ("Maintenance",),
-    "maintenance.records": ("Health", "WHY_PROTECTED", "Wanted"),
-    "models": (
+    "maintenance.transfer.export": ("Exported",),
+    "maintenance.transfer.types": ("Arrivals", "Imported"),
+    "maintenance.types": (
+        "Applied",
+        "Bytes",
+        "Coming",
+        "Health",
+        "Preview",
+        "Restored",
+        "WHY_PROTECTED",
+        "Wanted",
+    ),
+    "presence": ("Gateway", "Lease", "gateway", "holders", "leases"),
+    "routing.async_store": ("AsyncSessionStore",),
+    "routing.entries": ("SessionEntry",),
+    "routing.store": ("SessionStore",),
+    "state.async_db": ("AsyncSessionDB",),
+    "state.content": ("plain_text",),
+    "state.protocol": ("StateDatabase",),
+    "state.sqlite.database": ("SessionDB",),
+    "types": (
         "Appended",
         "AppendedMany",
         "Changes",
@@ -266,19 +291,10 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Sizes",
         "Window",
     ),
-    "presence": ("Gateway", "Lease", "gateway", "holders", "leases"),
-    "routing.async_store": ("AsyncSessionStore",),
-    "routing.entries": ("SessionEntry",),
-    "routing.store": ("SessionStore",),
-    "settings": ("GatewayConfig", "SessionResetPolicy"),
-    "state.async_db": ("AsyncSessionDB",),
-    "state.content": ("plain_text",),
-    "state.contract": ("StateDatabase",),
-    "state.sqlite.db": ("SessionDB",),
 }
 _OTHERWISE_NAMED = {
-    "choose_sqlite": ("driver", "choose"),
-    "describe_sqlite": ("driver", "describe"),
+    "choose_sqlite": ("_sqlite3", "choose"),
+    "describe_sqlite": ("_sqlite3", "describe"),
 }
 _LATER = {
     name: (module, name) for module, names in _MODULES.items() for name in names

@@ -106,7 +106,7 @@ def profiles(root: Path) -> dict[str, Path]:
 
 def active_profile(root: Path) -> str | None:
     """Return the profile in which Hermes starts where none is named; it is told, never followed."""
-    from session_core._files import open_regular  # noqa: PLC0415 -- behind the first answer
+    from session_core._atomic import open_regular  # noqa: PLC0415 -- behind the first answer
 
     try:
         with open_regular(root / "active_profile") as file:

@@ -3,6 +3,8 @@
 A database file is never opened here: closing it would drop the locks that this process holds on it.
 What says that somebody lives is checked against the process itself; that nothing says so proves
 nothing. Broken files are read as if they were not there.
+
+A live gateway holds the routes of its home in memory, and would overwrite a change of them.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from session_core import processes
-from session_core._files import read_file
-from session_core.models import Holder
+from session_core._atomic import read_file
+from session_core.errors import Denied
 from session_core.processes import PROC, alive
+from session_core.types import Holder
 
 __all__ = ["Gateway", "Lease", "alive", "gateway", "holders", "leases", "sidecar"]
 
@@ -298,3 +301,27 @@ def _read_json(path: Path) -> Any:
 def _pid(value: Any) -> int | None:
     number = processes.number(value)
     return int(number) if number is not None and 0 < number < 2**31 else None
+
+
+def homes_of(sessions_dir: Path, database: Path | None) -> list[Path]:
+    """Return the homes whose gateway may hold these routes, the one of the database last.
+
+    The folder of the routes need not be in the home.
+    """
+    folders = [sessions_dir.parent] if database is None else [sessions_dir.parent, database]
+    return list({folder.resolve(): folder for folder in folders}.values())
+
+
+def refuse_beside_one(homes: Iterable[Path]) -> None:
+    """Refuse a change of routes that a live gateway would overwrite.
+
+    Raises:
+        Denied: one lives, and is not this process.
+    """
+    for home in homes:
+        live = gateway(home)
+        if live is not None and live.pid != os.getpid():
+            raise Denied(
+                f"a gateway (pid {live.pid}) holds the routes of {home} in memory and would "
+                "overwrite the change; stop it, then try again"
+            )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from session_core import driver
+from session_core import _sqlite3
 
 # How long an example takes says something of the machine alone.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Decide before the first connection."""
-    driver.choose(config.getoption("--sqlite"))
+    _sqlite3.choose(config.getoption("--sqlite"))
 
 
 @pytest.hookimpl(wrapper=True)

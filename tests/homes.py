@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from session_core import driver
-from session_core.state.sqlite.handle import file_uri
+from session_core import _sqlite3
+from session_core.state.sqlite.connection import file_uri
 from session_core.state.sqlite.opening import create
 from tests.hermes_schema import statements
 
@@ -56,9 +56,9 @@ def own_database(path: Path) -> None:
 
 
 @contextmanager
-def connect(path: Path, mode: str = "rw") -> Iterator[driver.Connection]:
+def connect(path: Path, mode: str = "rw") -> Iterator[_sqlite3.Connection]:
     """Open a plain connection and close it at the end."""
-    connection = driver.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
+    connection = _sqlite3.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
     try:
         connection.execute("PRAGMA foreign_keys=ON")
         yield connection
@@ -66,7 +66,7 @@ def connect(path: Path, mode: str = "rw") -> Iterator[driver.Connection]:
         connection.close()
 
 
-def add_session(connection: driver.Connection, session_id: str, **columns: Any) -> str:
+def add_session(connection: _sqlite3.Connection, session_id: str, **columns: Any) -> str:
     """Insert a session row; columns that this schema has not are left out."""
     row = {"id": session_id, "source": "cli", "started_at": time.time(), **columns}
     _insert(connection, "sessions", row)
@@ -74,7 +74,7 @@ def add_session(connection: driver.Connection, session_id: str, **columns: Any) 
 
 
 def add_message(
-    connection: driver.Connection,
+    connection: _sqlite3.Connection,
     session_id: str,
     role: str = "user",
     content: Any = "hello",
@@ -125,7 +125,9 @@ TEXTS = (
 )
 
 
-def _conversation(connection: driver.Connection, session_id: str, number: int, start: float) -> str:
+def _conversation(
+    connection: _sqlite3.Connection, session_id: str, number: int, start: float
+) -> str:
     at = start + number * 3600
     ended = number % 3 == 0
     return add_session(
@@ -142,7 +144,7 @@ def _conversation(connection: driver.Connection, session_id: str, number: int, s
 
 
 def _turn(
-    connection: driver.Connection, chance: random.Random, session_id: str, turn: int, at: float
+    connection: _sqlite3.Connection, chance: random.Random, session_id: str, turn: int, at: float
 ) -> None:
     """Add one message: asked, calling a tool, the tool's, answered."""
     text = f"{chance.choice(TEXTS)} ({session_id} turn {turn})"
@@ -160,7 +162,7 @@ def _turn(
         add_message(connection, session_id, "assistant", text, timestamp=at, reasoning="because")
 
 
-def _insert(connection: driver.Connection, table: str, row: dict[str, Any]) -> int:
+def _insert(connection: _sqlite3.Connection, table: str, row: dict[str, Any]) -> int:
     listed = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
     known = {name for (name,) in listed}
     row = {name: value for name, value in row.items() if name in known}

@@ -18,7 +18,7 @@ import pytest
 
 from session_core.aio import WorkerThreads
 from session_core.event_loops import loop_beside
-from session_core.isolated import Call
+from session_core.hooks.calls import Call
 from tests.lifecycle.runtimes import becomes
 
 pytestmark = pytest.mark.anyio

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import session_core
-from session_core import Driver, describe_sqlite, driver
+from session_core import Driver, _sqlite3, describe_sqlite
 
 ROOT = Path(session_core.__file__).parents[1]
 PACKAGES = [folder for name in ("session_core", "mcp_serve") if (folder := ROOT / name).is_dir()]
 LIBRARIES = ("sqlite3", "pysqlite3", "apsw", "_sqlite3")
 
 MAY_IMPORT = {
-    "session_core/driver.py": "it decides",
+    "session_core/_sqlite3.py": "it decides",
     "session_core/state/sqlite/sizes_child.py": "a process of its own, that counts pages",
     "tests/bench/scripts/on_hermes.py": "what Hermes itself runs on",
     "tests/bench/scripts/on_openai.py": "what the peer itself runs on",
@@ -30,7 +30,7 @@ needs_bundled = pytest.mark.skipif(find_spec("pysqlite3") is None, reason="it ha
 
 def run(script: str) -> str:
     """Run a script in a process of its own, where nothing is decided yet."""
-    begin = "from session_core import *\nfrom session_core import driver\n"
+    begin = "from session_core import *\nfrom session_core import _sqlite3 as driver\n"
     done = subprocess.run(
         [sys.executable, "-c", begin + script],
         capture_output=True,
@@ -45,7 +45,7 @@ def run(script: str) -> str:
 def test_what_was_decided_can_be_asked() -> None:
     told = describe_sqlite()
     version = tuple(int(part) for part in told.version.split("."))
-    assert told == Driver(told.name, told.version, version >= driver.FIXED_VERSION)
+    assert told == Driver(told.name, told.version, version >= _sqlite3.FIXED_VERSION)
 
 
 def test_the_standard_library_is_what_nobody_chose() -> None:
@@ -124,7 +124,7 @@ def test_no_other_file_imports_a_sqlite_library() -> None:
         for path in sources()
         if any(name.split(".")[0] in LIBRARIES for name in imported(path))
     }
-    assert "session_core/driver.py" in found
+    assert "session_core/_sqlite3.py" in found
     assert found <= set(MAY_IMPORT)
 
 

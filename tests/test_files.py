@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core._files import (
+from session_core._atomic import (
     _trusted_owners,
     exclusive,
     name_aside,
@@ -307,7 +307,7 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from session_core._files import write_atomic
+from session_core._atomic import write_atomic
 
 def parts():
     yield b"new" * 100_000

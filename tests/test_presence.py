@@ -20,7 +20,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 _HOLD = """
 import sys
-from session_core import driver
+from session_core import _sqlite3 as driver
 connection = driver.connect(sys.argv[1], busy_timeout_s=1)
 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 print("open", flush=True)

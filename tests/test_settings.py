@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from session_core.chats import Platform
+from session_core.config import GatewayConfig, SessionResetPolicy
 from session_core.errors import InvalidInput
-from session_core.keys import Platform
-from session_core.settings import GatewayConfig, SessionResetPolicy
 
 POLICY: dict[str, Any] = {
     "mode": "none",

@@ -10,11 +10,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from mcp_serve.cli import changing, previews
+from mcp_serve.cli import plan_command, plan_output
+from mcp_serve.cli.arguments import some, whole
 from mcp_serve.cli.options import of_answers, of_extension, of_homes
 from mcp_serve.cli.terminal import Column, Terminal
-from mcp_serve.cli.tools import Answer
-from mcp_serve.cli.values import some, whole
+from mcp_serve.cli.tool_calls import Answer
 from mcp_serve.tools import compress
 from session_core import InvalidInput, Limits
 
@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"so many messages stay at the end (the last {Limits().tail_tokens:,} tokens)",
     )
-    changing.arguments(parser)
+    plan_command.arguments(parser)
     of_extension(parser)
     of_homes(parser)
     of_answers(parser)
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         "keep_last": options.keep_last,
     }
     again = ("--summary", options.summary or "FILE") if beside or method == "summary" else ()
-    change = changing.Change(
+    change = plan_command.Change(
         compress.SPEC,
         "compress",
         asked,
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         plan=partial(_plan, summary=beside.get("summary")),
         done=_done,
     )
-    return changing.run(options, change)
+    return plan_command.run(options, change)
 
 
 def _read(name: str) -> str:
@@ -101,7 +101,7 @@ def _read(name: str) -> str:
 def _plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) -> None:
     brief = found.get("brief")
     if brief is None:
-        previews.plan(out, kind, found)
+        plan_output.plan(out, kind, found)
         return
     out.line(f"Compress {brief['messages']:,} messages, about {brief['tokens']:,} tokens", "bold")
     out.line(
@@ -122,7 +122,7 @@ def _plan(out: Terminal, kind: str, found: Answer, *, summary: str | None) -> No
         for line in lines[:_LINES]:
             out.short(line)
         _more(out, len(lines) - _LINES)
-    previews.room(out, kind, found["bytes"])
+    plan_output.room(out, kind, found["bytes"])
 
 
 def _more(out: Terminal, left: int) -> None:
@@ -150,5 +150,5 @@ def _done(out: Terminal, kind: str, found: Answer) -> None:
             [name, f"{there:,}", f"{left:,}"] for name, (there, left) in kept["by_kind"].items()
         ]
         out.table(_KEPT, rows)
-    previews.skipped(out, found)
+    plan_output.skipped(out, found)
     del kind

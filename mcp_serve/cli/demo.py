@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcp_serve.cli.codes import DONE
-from mcp_serve.cli.driver import choose_driver
+from mcp_serve.cli.demo_home.sample import SampleHome, sample_home
+from mcp_serve.cli.errors import DONE
+from mcp_serve.cli.options import choose_driver
 from mcp_serve.cli.output import print_error
-from mcp_serve.cli.sample_home import SampleHome, sample_home
 from mcp_serve.cli.screen import DIM, Screen, milliseconds
 from session_core import find_home
 
@@ -70,12 +70,12 @@ def _show(home: SampleHome, screen: Screen) -> int:
     import anyio  # noqa: PLC0415 -- the SDK and what it needs; serving does without
     from mcp import StdioServerParameters  # noqa: PLC0415
 
-    from mcp_serve.cli.talk import talk  # noqa: PLC0415
-    from mcp_serve.cli.tour import Tour  # noqa: PLC0415
+    from mcp_serve.cli.demo_home.tour import Tour  # noqa: PLC0415
+    from mcp_serve.cli.mcp_client import talk  # noqa: PLC0415
 
     _preface(screen)
     began = time.perf_counter()
-    built = home.build()
+    built = home.create()
     screen.heading("A sample home", milliseconds(time.perf_counter() - began))
     screen.block("", f"Everyday talk, tools and other scripts: {built}.")
     began = time.perf_counter()
@@ -104,7 +104,7 @@ def _preface(screen: Screen) -> None:
 
 def _serve(home: SampleHome, screen: Screen) -> int:
     """Serve it until the client that has started this, or the person, has enough."""
-    home.build()
+    home.create()
     person, token = sys.stdin.isatty(), secrets.token_urlsafe(24)
     process = subprocess.Popen(  # noqa: S603 -- ourselves
         [*home.command, *(["--http", "--port", "0"] if person else [])],

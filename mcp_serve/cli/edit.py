@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from mcp_serve import naming, plans, rows
-from mcp_serve.cli import changing
+from mcp_serve import plans, render, resolve
+from mcp_serve.cli import plan_command
 from mcp_serve.cli.options import of_answers, of_homes
 from mcp_serve.cli.terminal import Terminal
-from mcp_serve.cli.tools import Answer, Tools
+from mcp_serve.cli.tool_calls import Answer, Tools
 from mcp_serve.homes import Home
 from mcp_serve.tools import edit
 from session_core import InvalidInput, Preview
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             f"--un{word}", dest=name, action="store_false", default=None, help="not so any more"
         )
     parser.add_argument("--reopen", action="store_true", help="forget that it has ended")
-    changing.arguments(parser, "show what would change, stop", handles=False)
+    plan_command.arguments(parser, "show what would change, stop", handles=False)
     of_homes(parser)
     of_answers(parser)
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.reopen and set(wanted.values()) == {None}:
         raise InvalidInput("nothing to edit; give --title, --archive, --pin or --reopen")
     wanted["reopen"] = options.reopen
-    change = changing.Change(
+    change = plan_command.Change(
         edit.SPEC,
         "edit",
         {"session": options.session, **wanted},
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         look=partial(_look, options.session, wanted),
         typed=(options.session, *_words(options)),
     )
-    return changing.run(options, change)
+    return plan_command.run(options, change)
 
 
 def _words(options: argparse.Namespace) -> Iterator[str]:
@@ -79,15 +79,15 @@ def _look(session: str, wanted: Answer, tools: Tools) -> Answer:
     """Return what would change, as a plan says it."""
     tools.read(edit.SPEC, {"session": session, **wanted})
     home = tools.home
-    exact = naming.find_exactly(home, session)
+    exact = resolve.find_exactly(home, session)
     altered: dict[str, dict[str, tuple[Any, Any]]] = {}
     for each in home.maintenance.would_edit(exact, **wanted):
         altered.setdefault(each.session_id, {})[each.what] = each.before, each.after
     count = len(altered)
     planned = Preview("planned" if count else "nothing", None, None, count, ())
-    shown = rows.session(home, home.db.summarize(exact), home.our_pins())
+    shown = render.session(home, home.db.summarize(exact), home.our_pins())
     items = [
-        {"id": rows.name(name), "title": shown["title"], "why": "; ".join(_said(home, columns))}
+        {"id": render.name(name), "title": shown["title"], "why": "; ".join(_said(home, columns))}
         for name, columns in altered.items()
     ]
     return plans.preview(home, planned) | {"items": items, "session": shown, "batch": None}
@@ -96,14 +96,14 @@ def _look(session: str, wanted: Answer, tools: Tools) -> Answer:
 def _said(home: Home, columns: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
     """Yield what is, and what would be."""
     if "title" in columns:
-        was, becomes = (rows.one_line(home, each) or "none" for each in columns["title"])
+        was, becomes = (render.one_line(home, each) or "none" for each in columns["title"])
         yield f"title: {was} -> {becomes}"
     for name in ("archived", "pinned"):
         if name in columns:
             was, becomes = ("yes" if each else "no" for each in columns[name])
             yield f"{name}: {was} -> {becomes}"
     if columns.keys() & {"ended_at", "end_reason"}:
-        reason = rows.one_line(home, columns.get("end_reason", (None,))[0])
+        reason = render.one_line(home, columns.get("end_reason", (None,))[0])
         yield f"status: ended{f' ({reason})' if reason else ''} -> open"
 
 

@@ -1,11 +1,13 @@
-"""What is said of an error on standard error, and with which code the command ends then."""
+"""What is said of an error on standard error, and with which code the command ends then.
+
+What the exit code of the command says; of a wrong use it is the one that argparse has.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from mcp_serve.cli.codes import BUSY, FAILED, UNKNOWN_ID, USAGE
 from session_core import Busy, Conflict, InvalidInput, NotFound, SessionError, TitleTaken
 
 _TOOL = re.compile(r"\bsessions_(\w+)")
@@ -69,3 +71,6 @@ def code_of(error: SessionError) -> int:
     if isinstance(error, TitleTaken):
         return FAILED  # whoever tries again is told the same
     return BUSY if isinstance(error, (Busy, Conflict)) else FAILED
+
+
+DONE, FAILED, USAGE, UNKNOWN_ID, BUSY, DECLINED, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130

@@ -13,20 +13,18 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.filesize import decimal
 
-from mcp_serve import naming
-from mcp_serve.cli import absent, filters
-from mcp_serve.cli.codes import DONE, PARTIAL
-from mcp_serve.cli.errors import in_options
+from mcp_serve import resolve
+from mcp_serve.cli import filters, missing_home
+from mcp_serve.cli.arguments import some
+from mcp_serve.cli.errors import DONE, PARTIAL, in_options
 from mcp_serve.cli.options import of_answers, of_homes
-from mcp_serve.cli.progress import Bar
-from mcp_serve.cli.scripts import print_json
+from mcp_serve.cli.output import print_json
+from mcp_serve.cli.progress import Bar, Working
 from mcp_serve.cli.terminal import Terminal
-from mcp_serve.cli.tools import Tools
-from mcp_serve.cli.values import some
-from mcp_serve.cli.working import Working
+from mcp_serve.cli.tool_calls import Tools
+from mcp_serve.errors import explain
 from mcp_serve.homes import Home
-from mcp_serve.quoting import harmless
-from mcp_serve.wrong import explain
+from mcp_serve.render import harmless
 from session_core import Conflict, Denied, Exported, InvalidInput, SessionFilter, StorageError
 
 EXAMPLES = """\
@@ -70,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     with Tools(options) as tools:
         if len(tools.served.names) > 1:
             raise InvalidInput("an export is of one home; name it by one --profile")
-        missing = None if options.session or options.json else absent.note(tools.served)
+        missing = None if options.session or options.json else missing_home.note(tools.served)
         if missing is not None:
             Terminal(sys.stderr).line(missing)
             return DONE
@@ -88,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 def _export(
     options: argparse.Namespace, home: Home, to: Path | Callable[[bytes], object]
 ) -> Exported:
-    sessions = [naming.find(home, each).id for each in options.session] or None
+    sessions = [resolve.find(home, each).id for each in options.session] or None
     maintenance = home.maintenance_for(Working.client)
     with Bar("Exporting") as bar:
         return maintenance.export(

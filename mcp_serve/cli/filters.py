@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from mcp_serve import arguments as given_as
-from mcp_serve.cli.values import amount, some, when, whole
-from mcp_serve.times import moment
+from mcp_serve.arguments import moment
+from mcp_serve.cli.arguments import amount, some, when, whole
+from mcp_serve.tools.list import ListArguments
 from mcp_serve.tools.prune import PruneArguments
-from mcp_serve.tools.sessions import ListArguments
 from session_core import SessionFilter
 
 _PATTERNS = {

@@ -6,9 +6,9 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve import arguments as given_as
-from mcp_serve.cli import changing, filters
+from mcp_serve.cli import filters, plan_command
+from mcp_serve.cli.arguments import some, when
 from mcp_serve.cli.options import of_answers, of_homes
-from mcp_serve.cli.values import some, when
 from mcp_serve.tools import finalize
 
 _WHAT = ("sessions", "expired", "orphaned", "abandoned")
@@ -38,10 +38,10 @@ _SPEC = replace(finalize.SPEC, arguments=FinalizeArguments)
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    changing.what(parser, _WHAT)
+    plan_command.what(parser, _WHAT)
     parser.add_argument("--reason", type=some, help="why it ended, as it is noted")
     parser.add_argument("--start-new", action="store_true", help="their chats begin afresh")
-    changing.arguments(parser, limit=True)
+    plan_command.arguments(parser, limit=True)
     group = parser.add_argument_group("which sessions")
     group.add_argument(
         "--project", type=some, metavar="FOLDER", help="worked on in it, or below it"
@@ -65,4 +65,4 @@ def run(options: argparse.Namespace) -> int:
         "source": options.source,
         "older_than_days": filters.days(options.older_than),
     }
-    return changing.run(options, changing.Change(_SPEC, "finalize", asked))
+    return plan_command.run(options, plan_command.Change(_SPEC, "finalize", asked))

@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mcp_serve.cli import absent
-from mcp_serve.cli.asking import agreed, declined
-from mcp_serve.cli.codes import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
+from mcp_serve.cli import missing_home
+from mcp_serve.cli.arguments import file, whole
+from mcp_serve.cli.errors import DECLINED, DONE, FAILED, INTERRUPTED, PARTIAL
 from mcp_serve.cli.options import command, of_answers, of_extension, of_homes
-from mcp_serve.cli.progress import Bar
-from mcp_serve.cli.scripts import print_json
+from mcp_serve.cli.output import print_json
+from mcp_serve.cli.plan_command import agreed, declined
+from mcp_serve.cli.progress import Bar, Working
 from mcp_serve.cli.terminal import Column, Terminal
-from mcp_serve.cli.tools import Tools
-from mcp_serve.cli.values import file, whole
-from mcp_serve.cli.working import Working
+from mcp_serve.cli.tool_calls import Tools
 from session_core import Arrivals, Conflict, Imported
 
 EXAMPLES = """\
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             )
         if not (options.json and (options.yes or options.plan_only)):
             _preview(out, found, options.limit)
-        if found.sessions and (missing := absent.reason(tools.home.path)):
+        if found.sessions and (missing := missing_home.reason(tools.home.path)):
             out.line(f"A home begins with them in {tools.home.path}: {missing}.")
         if options.plan_only or not found.sessions:
             if found.sessions and not options.json:

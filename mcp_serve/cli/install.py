@@ -6,16 +6,15 @@ import argparse
 import sys
 from typing import Any
 
-from mcp_serve.cli import absent
-from mcp_serve.cli.clients import change, formats, server
-from mcp_serve.cli.clients.asked import make, of_client, place_of, say
+from mcp_serve.cli import missing_home
+from mcp_serve.cli.clients import files, formats
+from mcp_serve.cli.clients.command import make, of_client, place_of, say
 from mcp_serve.cli.clients.places import CLIENTS, Client, Machine
-from mcp_serve.cli.codes import DONE
+from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import of_homes
-from mcp_serve.cli.output import print_error
+from mcp_serve.cli.output import print_error, print_json
 from mcp_serve.cli.screen import Screen
-from mcp_serve.cli.scripts import print_json
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from session_core import InvalidInput, SessionError
 
 EXAMPLES = """\
@@ -49,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
         Options(home=options.home, profiles=options.profile, all_profiles=options.all_profiles)
     )
     _note_what_is_not_there(served)
-    program, *rest = server.command(shared=options.project)
-    entry = client.entry(program, [*rest, *server.arguments(options)])
+    program, *rest = files.command(shared=options.project)
+    entry = client.entry(program, [*rest, *files.arguments(options)])
     if options.print and options.json:
         text = _snippet(client, options.name, entry)
         print_json({"client": client.name, "path": str(path), "text": text})
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         print_error(f"# {path}")
         screen.whole(_snippet(client, options.name, entry))
         return DONE
-    wanted = change.adding(client, path, options.name, entry)
+    wanted = files.adding(client, path, options.name, entry)
     if wanted.is_none:
         say(options, path, "nothing")
         if not options.json:
@@ -73,9 +72,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _note_what_is_not_there(served: Served) -> None:
     """Say it where a home was named that has to be begun yet; it is told all the same."""
-    missing, path = absent.wrong(served), served.path()
+    missing, path = missing_home.wrong(served), served.path()
     if missing is not None:
-        note = f"Note: there is no home in {path} yet: {missing}; {absent.to_do(path)}."
+        note = f"Note: there is no home in {path} yet: {missing}; {missing_home.to_do(path)}."
         Screen(sys.stderr).block("", note)
 
 
@@ -111,9 +110,9 @@ def _list(screen: Screen, options: argparse.Namespace) -> None:
 
 def _state(client: Client, machine: Machine, name: str) -> str:
     try:
-        entry = change.entry_in(client, client.user(machine), name)
+        entry = files.entry_in(client, client.user(machine), name)
     except SessionError:
         return "cannot be read"
-    if server.is_ours(entry):
+    if files.is_ours(entry):
         return "installed"
     return "here" if client.is_here(machine) else "-"

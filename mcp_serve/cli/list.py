@@ -8,8 +8,8 @@ from dataclasses import replace
 from mcp_serve.cli import filters
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, since
-from mcp_serve.cli.tools import Answer, answer, show_list, terminal
-from mcp_serve.tools import sessions
+from mcp_serve.cli.tool_calls import Answer, answer, show_list, terminal
+from mcp_serve.tools import list as tools_list
 
 _COLUMNS = (
     Column("active", right=True),
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         asked["query"] = " ".join(options.query)
     else:
         asked.pop("query", None)
-    spec = replace(sessions.SPEC, arguments=filters.Filtered)
+    spec = replace(tools_list.SPEC, arguments=filters.Filtered)
     return answer(
         options,
         lambda tools: tools.gather(spec, asked, "sessions", options.limit, options.cursor),

@@ -6,13 +6,13 @@ import argparse
 from typing import Any
 
 from mcp_serve import arguments as given_as
-from mcp_serve import rows
+from mcp_serve import render
+from mcp_serve.arguments import iso
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, local
-from mcp_serve.cli.tools import Answer, answer, show_list, terminal
+from mcp_serve.cli.tool_calls import Answer, answer, show_list, terminal
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
-from mcp_serve.times import iso
 from mcp_serve.tools.spec import Spec
 
 _COLUMNS = (
@@ -57,8 +57,8 @@ def _lines(home: Home, given: LogArguments, asked: Asked) -> Answer:
     lines = [
         {
             "at": iso(each.at),
-            "who": rows.one_line(home, each.client),
-            "what": rows.one_line(home, each.what),
+            "who": render.one_line(home, each.client),
+            "what": render.one_line(home, each.what),
             "plan": each.plan,
             "counts": each.counts,
             **({"profile": home.profile} if home.profile else {}),

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 
-from mcp_serve.cli.asking import Stopped
-from mcp_serve.cli.codes import DONE, FAILED, INTERRUPTED
-from mcp_serve.cli.errors import code_of, said
+from mcp_serve.cli.arguments import Parser
+from mcp_serve.cli.errors import DONE, FAILED, INTERRUPTED, code_of, said
 from mcp_serve.cli.options import of_answers, of_homes, refuse_what_says_nothing
 from mcp_serve.cli.output import log_to_stderr, print_error
-from mcp_serve.cli.parsing import Parser
+from mcp_serve.cli.plan_command import Stopped
 from session_core import SessionError
 
 VERBS = {
@@ -44,11 +43,11 @@ VERBS = {
     "uninstall": ("mcp_serve.cli.uninstall", "take it out of a client"),
     "doctor": ("mcp_serve.cli.doctor", "say how the home is, and what each client gets"),
     "demo": ("mcp_serve.cli.demo", "build a sample home, and ask its server what a client would"),
-    "completion": ("mcp_serve.cli.completion", "print what completes the command in a shell"),
+    "completion": ("mcp_serve.cli.options", "print what completes the command in a shell"),
 }
 """Each verb with its module, and what it does."""
 
-_HELLO = "mcp_serve.cli.hello"
+_HELLO = "mcp_serve.cli.welcome"
 
 _EXAMPLE = """\
 example:

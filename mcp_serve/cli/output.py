@@ -1,19 +1,34 @@
 """What the command prints: every line passes `clean`, which takes out escapes and secrets.
 
 JSON for scripts is escaped by itself, and redacted by the tools; an export is what is stored.
+
+What a script is answered: one JSON document, which is all of standard output.
+
+Pages for a person: what is longer than the terminal is shown by their pager, as git does it.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any, TextIO
+
+from mcp_serve.render import HIDDEN
 
 
 def clean(text: str, passed: Sequence[str] = ()) -> str:
     """Return a text without terminal escapes and secrets, also those that were `passed`."""
-    from mcp_serve import outgoing  # noqa: PLC0415 -- behind the first answer of a server
+    from mcp_serve.redaction import outgoing  # noqa: PLC0415 -- behind the first answer of a server
 
     return outgoing.clean(text, passed)
 
@@ -47,3 +62,77 @@ def log_to_stderr(*, traces: bool) -> None:
         logger = logging.getLogger(name)
         if not logger.hasHandlers():
             logger.addHandler(handler)
+
+
+_RAW = re.compile(f"[\x7f-\x9f]|{HIDDEN.pattern}")
+"""What JSON leaves as it is, and a terminal obeys."""
+
+
+def print_json(found: Mapping[str, Any], *, indent: int | None = 2) -> None:
+    """Write an answer for a script, in a way that harms no terminal either."""
+    text = json.dumps(found, ensure_ascii=False, indent=indent)
+    sys.stdout.write(_RAW.sub(lambda raw: json.dumps(raw[0])[1:-1], text) + "\n")
+
+
+_PAGER = "less"
+
+_LESS = "FRX"
+"""It ends by itself where all fits, shows style, and leaves what was read on the screen."""
+
+
+class _Held(io.StringIO):
+    """What is written to a terminal, kept until it is known how much that is."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._terminal.encoding
+
+    def isatty(self) -> bool:
+        return self._terminal.isatty()
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+
+@contextmanager
+def paged(*, off: bool = False) -> Iterator[None]:
+    """Show what is written to standard output in pages, where that is a terminal and too small."""
+    terminal = sys.stdout
+    pager = None if off or not (terminal.isatty() and sys.stdin.isatty()) else _pager()
+    if pager is None:
+        yield
+        return
+    with redirect_stdout(_Held(terminal)) as held:
+        yield
+    text = held.getvalue()
+    if text.count("\n") < shutil.get_terminal_size().lines:
+        terminal.write(text)
+    else:
+        _show(pager, text, terminal)
+
+
+def _pager() -> list[str] | None:
+    """Return the pager of this person; `cat` is none, as with git."""
+    try:
+        words = shlex.split(os.environ.get("PAGER", _PAGER))
+    except ValueError:  # a quote in it is not closed
+        return None
+    there = words and words != ["cat"] and shutil.which(words[0])
+    return words if there else None
+
+
+def _show(pager: list[str], text: str, terminal: TextIO) -> None:
+    """Let a pager show a text to its end, or as far as the person reads; Ctrl-C is for it."""
+    environment = {"LESS": _LESS, **os.environ}
+    before = signal.getsignal(signal.SIGINT)
+    with subprocess.Popen(pager, stdin=subprocess.PIPE, env=environment) as process:  # noqa: S603 -- theirs
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with suppress(BrokenPipeError):  # they have read enough
+                process.communicate(text.encode(terminal.encoding, "replace"))
+        finally:
+            signal.signal(signal.SIGINT, before)

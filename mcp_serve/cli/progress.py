@@ -1,10 +1,16 @@
 """How far something is, for a person who waits: a bar with the time left, from a second on.
 
 It goes to standard error, only where that is a terminal, and is gone when the work is done.
+
+The work of a verb that changes something, as a tool has it of a client: `mcp_serve.progress`.
+
+The first Ctrl-C ends it between two steps, where the store is whole and the same plan goes on; the
+next one interrupts the step, which whoever comes next takes up.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -13,10 +19,14 @@ from rich.console import Console
 from rich.text import Text
 
 from mcp_serve.cli.output import clean
+from mcp_serve.homes import CLIENT
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.progress import Progress, Task, TaskID
     from typing_extensions import Self
+
 
 _AFTER_S = 1.0
 
@@ -90,3 +100,40 @@ class Bar:
             self._task = self._progress.add_task("", total=None)
             self._update()
             self._progress.start()
+
+
+_ENDING = "Ending behind this step"
+
+
+class Working:
+    """Entered for as long as something is changed; `words` say what, beside the bar."""
+
+    client = f"{CLIENT} (terminal)"
+    """How the log names who has changed something: no client of the server is named so."""
+
+    def __init__(self, words: str) -> None:
+        self._bar = Bar(words)
+        self._cancelled = threading.Event()
+        self._before: signal._HANDLER = signal.default_int_handler
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, self._cancel)
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.__exit__()
+        signal.signal(signal.SIGINT, self._before)
+
+    def tell(self, done: int, total: int) -> None:
+        """Say how far it is."""
+        self._bar.tell(done, total)
+
+    def is_cancelled(self) -> bool:
+        """Whether it is to end."""
+        return self._cancelled.is_set()
+
+    def _cancel(self, _number: int, _frame: FrameType | None) -> None:
+        self._cancelled.set()
+        self._bar.words = _ENDING
+        signal.signal(signal.SIGINT, self._before)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from mcp_serve.cli import changing, filters
+from mcp_serve.cli import filters, plan_command
+from mcp_serve.cli.arguments import folder
 from mcp_serve.cli.options import of_answers, of_extension, of_homes
-from mcp_serve.cli.values import folder
 from mcp_serve.tools import prune
 
 _WHAT = ("sessions", "ghosts", "routes", "orphans", "index", "trash", "all")
@@ -34,9 +34,9 @@ examples:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    changing.what(parser, _WHAT)
+    plan_command.what(parser, _WHAT)
     parser.add_argument("--trash", type=folder, metavar="DIR", help="keep what goes in this folder")
-    changing.arguments(parser, limit=True)
+    plan_command.arguments(parser, limit=True)
     filters.add(parser, until="not active since then (90d)")
     of_extension(parser)
     of_homes(parser)
@@ -53,4 +53,6 @@ def run(options: argparse.Namespace) -> int:
     spec = replace(prune.SPEC, arguments=filters.Pruned)
     hint = "" if options.session or options.until or options.what != "sessions" else _AGE
     again = ("--trash", str(options.trash)) if options.trash else ()
-    return changing.run(options, changing.Change(spec, "prune", asked, again=again, nothing=hint))
+    return plan_command.run(
+        options, plan_command.Change(spec, "prune", asked, again=again, nothing=hint)
+    )

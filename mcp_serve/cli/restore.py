@@ -6,15 +6,15 @@ import argparse
 from dataclasses import replace
 from functools import partial
 
-from mcp_serve import plans, rows
-from mcp_serve.cli import changing, previews
+from mcp_serve import plans, render
+from mcp_serve.arguments import iso
+from mcp_serve.cli import plan_command, plan_output
 from mcp_serve.cli.options import of_answers, of_extension, of_homes, of_pages
+from mcp_serve.cli.progress import Working
 from mcp_serve.cli.terminal import Column, Terminal, local
-from mcp_serve.cli.tools import Answer, Tools, answer, show_list, terminal
-from mcp_serve.cli.working import Working
+from mcp_serve.cli.tool_calls import Answer, Tools, answer, show_list, terminal
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
-from mcp_serve.times import iso
 from mcp_serve.tools import restore
 from session_core import InvalidInput, Preview, UndoPlanned
 
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("batch", nargs="?", metavar="BATCH", help="undo this one")
     of_pages(parser, 20)
-    changing.arguments(parser, "show it, stop; prints a handle where it would drop something")
+    plan_command.arguments(parser, "show it, stop; prints a handle where it would drop something")
     of_extension(parser)
     of_homes(parser)
     of_answers(parser)
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
             lambda tools: tools.gather(_LIST, {}, "batches", options.limit, options.cursor),
             _show,
         )
-    change = changing.Change(
+    change = plan_command.Change(
         restore.SPEC,
         "restore",
         {"batch": options.batch},
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         look=partial(_look, options.batch),
         typed=(options.batch,),
     )
-    return changing.run(options, change)
+    return plan_command.run(options, change)
 
 
 def _look(batch: str, tools: Tools) -> Answer:
@@ -76,19 +76,19 @@ def _look(batch: str, tools: Tools) -> Answer:
         return plans.preview(home, found)
     done = found.batch
     planned = Preview("planned", None, done.expires_at, found.count, found.items)
-    what = rows.one_line(home, done.what) or ""
+    what = render.one_line(home, done.what) or ""
     return plans.preview(home, planned) | {"batch": done.id, "at": iso(done.at), "tool": what}
 
 
 def _plan(out: Terminal, kind: str, found: Answer) -> None:
     if found["plan"] is not None:
-        previews.plan(out, kind, found)
+        plan_output.plan(out, kind, found)
         return
-    out.line(previews.words(kind, found["count"]), "bold")
+    out.line(plan_output.words(kind, found["count"]), "bold")
     out.line(f"It takes back `{found['tool']}` of {local(found['at'])}, and has no undo itself.")
     if found["items"]:
         out.line()
-        previews.items(out, found)
+        plan_output.items(out, found)
 
 
 def _list(home: Home, given: restore.RestoreArguments, asked: Asked) -> Answer:

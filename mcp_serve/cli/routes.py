@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from mcp_serve.cli.arguments import some
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, since
-from mcp_serve.cli.tools import Answer, answer, terminal
-from mcp_serve.cli.values import some
+from mcp_serve.cli.tool_calls import Answer, answer, terminal
 from mcp_serve.tools import routes
 
 _COLUMNS = (

@@ -6,11 +6,11 @@ import argparse
 from dataclasses import replace
 
 from mcp_serve import arguments as given_as
+from mcp_serve.cli.arguments import some, when
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import since
-from mcp_serve.cli.tools import Answer, answer, terminal
-from mcp_serve.cli.values import some, when
-from mcp_serve.tools import searching
+from mcp_serve.cli.tool_calls import Answer, answer, terminal
+from mcp_serve.tools import search
 from session_core import InvalidInput
 
 EXAMPLES = """\
@@ -23,13 +23,13 @@ examples:
 _ASKED = ("session", "project", "source", "status", "since", "until")
 
 
-class SearchArguments(searching.SearchArguments):
+class SearchArguments(search.SearchArguments):
     """The arguments of the search, of several sources."""
 
     source: given_as.Sources | None = None  # type: ignore[assignment]
 
 
-_SPEC = replace(searching.SPEC, arguments=SearchArguments)
+_SPEC = replace(search.SPEC, arguments=SearchArguments)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,10 +6,10 @@ import argparse
 import gc
 from typing import TYPE_CHECKING, Any
 
-from mcp_serve.cli.codes import INTERRUPTED
+from mcp_serve.cli.arguments import whole
+from mcp_serve.cli.errors import INTERRUPTED
 from mcp_serve.cli.options import of_extension, of_homes
-from mcp_serve.cli.values import whole
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -109,23 +109,23 @@ def _end_when_interrupted() -> None:
 
 
 def _choose_driver() -> None:
-    from mcp_serve.cli.driver import choose_driver  # noqa: PLC0415 -- behind the first answer
+    from mcp_serve.cli.options import choose_driver  # noqa: PLC0415 -- behind the first answer
 
     choose_driver()
 
 
 def _serve_http(served: Served, options: argparse.Namespace) -> None:
-    from mcp_serve import door, http  # noqa: PLC0415 -- not for a server on standard input
+    from mcp_serve.http import app, auth  # noqa: PLC0415 -- not for a server on standard input
+    from mcp_serve.http.auth import token_of  # noqa: PLC0415
     from mcp_serve.sdk.factory import closing_streams  # noqa: PLC0415
-    from mcp_serve.token import token_of  # noqa: PLC0415
 
     _choose_driver()
     token = None if options.no_token else token_of(served.home().folder)
     host, port = options.host or _HOST, _PORT if options.port is None else options.port
-    opened = door.Door.of(host, options.allow_host, options.allow_origin, token)
-    listening = http.listen(host, port)
+    opened = auth.Door.of(host, options.allow_host, options.allow_origin, token)
+    listening = app.listen(host, port)
     server = _server(served)
-    http.serve(http.app(server, opened), listening, host, closing_streams(server))
+    app.serve(app.app(server, opened), listening, host, closing_streams(server))
 
 
 def _server(served: Served) -> MCPServer[Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from mcp_serve.cli.arguments import whole
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Terminal, local
-from mcp_serve.cli.tools import Answer, Tools, answer, terminal
-from mcp_serve.cli.values import whole
-from mcp_serve.tools import reading
+from mcp_serve.cli.tool_calls import Answer, Tools, answer, terminal
+from mcp_serve.tools import read
 from session_core import InvalidInput
 
 EXAMPLES = """\
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     }
 
     def ask(tools: Tools) -> Answer:
-        found = tools.gather(reading.SPEC, asked, "messages", options.limit, options.cursor)
+        found = tools.gather(read.SPEC, asked, "messages", options.limit, options.cursor)
         found["messages"].sort(key=lambda message: message["id"])
         return found
 

@@ -12,21 +12,21 @@ from typing import Any
 
 from rich.text import Text
 
-from mcp_serve.cli import charts, page
-from mcp_serve.cli.asking import declined
-from mcp_serve.cli.codes import DECLINED, DONE
+from mcp_serve.cli.arguments import some
+from mcp_serve.cli.errors import DECLINED, DONE
 from mcp_serve.cli.options import of_answers, of_homes
-from mcp_serve.cli.place import Place
-from mcp_serve.cli.report import Mend, Point, Report, reported
-from mcp_serve.cli.scripts import print_json
+from mcp_serve.cli.output import print_json
+from mcp_serve.cli.plan_command import declined
+from mcp_serve.cli.progress import Working
+from mcp_serve.cli.report import charts, html
+from mcp_serve.cli.report.html import Place
+from mcp_serve.cli.report.report import Mend, Point, Report, reported
 from mcp_serve.cli.terminal import Column, Terminal
-from mcp_serve.cli.tools import Answer, Tools, answer, terminal
-from mcp_serve.cli.values import some
-from mcp_serve.cli.working import Working
+from mcp_serve.cli.tool_calls import Answer, Tools, answer, terminal
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
+from mcp_serve.progress import Work
 from mcp_serve.tools import stats
-from mcp_serve.work import Work
 from session_core import InvalidInput
 
 EXAMPLES = """\
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         return DECLINED
     with Tools(options) as tools:
         found = _asked(options, tools)
-    place.write(page.page(list(_reports(options, found)), time.time()))
+    place.write(html.page(list(_reports(options, found)), time.time()))
     if options.html != "-":
         _written(options)
     return DONE

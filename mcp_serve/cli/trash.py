@@ -8,15 +8,15 @@ from dataclasses import replace
 from rich.filesize import decimal
 
 from mcp_serve import arguments as given_as
-from mcp_serve import rows
-from mcp_serve.cli import changing, filters
+from mcp_serve import render
+from mcp_serve.arguments import iso
+from mcp_serve.cli import filters, plan_command
+from mcp_serve.cli.arguments import when
 from mcp_serve.cli.options import of_answers, of_homes, of_pages
 from mcp_serve.cli.terminal import Column, since, until
-from mcp_serve.cli.tools import Answer, answer, show_list, terminal
-from mcp_serve.cli.values import when
+from mcp_serve.cli.tool_calls import Answer, answer, show_list, terminal
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
-from mcp_serve.times import iso
 from mcp_serve.tools import prune
 from mcp_serve.tools.spec import Spec
 from session_core import Batch
@@ -66,7 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                 help="so old, expired or not: 7d, a date; 0 is all",
             )
             action.add_argument("batch", nargs="*", metavar="BATCH", help="only these, however old")
-            changing.arguments(action, limit=True)
+            plan_command.arguments(action, limit=True)
         of_homes(action)
         of_answers(action)
 
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         asked["sessions"] = options.batch
     if options.plan is None:
         asked["what"] = "trash"
-    return changing.run(options, changing.Change(_EMPTYING, "prune", asked))
+    return plan_command.run(options, plan_command.Change(_EMPTYING, "prune", asked))
 
 
 def _batches(home: Home, given: TrashArguments, asked: Asked) -> Answer:
@@ -102,7 +102,7 @@ def _batch(home: Home, each: Batch) -> Answer:
     return {
         "batch": each.id,
         "at": iso(each.at),
-        "tool": rows.one_line(home, each.what) or "",
+        "tool": render.one_line(home, each.what) or "",
         "count": each.count,
         "bytes": each.bytes,
         "expires_at": iso(each.expires_at),

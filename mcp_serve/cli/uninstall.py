@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mcp_serve.cli.clients import change
-from mcp_serve.cli.clients.asked import make, of_client, place_of, say
-from mcp_serve.cli.codes import DONE
+from mcp_serve.cli.clients import files
+from mcp_serve.cli.clients.command import make, of_client, place_of, say
+from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.screen import Screen
 from session_core import InvalidInput
 
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     if options.client is None:
         raise InvalidInput("name the client; `mcp-sessions install` lists them")
     client, path = place_of(options)
-    wanted = change.removing(client, path, options.name)
+    wanted = files.removing(client, path, options.name)
     if wanted is None:
         say(options, path, "nothing")
         if not options.json:

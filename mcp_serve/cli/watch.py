@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import anyio
 
-from mcp_serve.calls import Caller
-from mcp_serve.cli.codes import DONE
+from mcp_serve.cli.errors import DONE
 from mcp_serve.cli.options import of_answers, of_homes
-from mcp_serve.cli.scripts import print_json
+from mcp_serve.cli.output import print_json
 from mcp_serve.cli.terminal import Terminal, clock
-from mcp_serve.cli.tools import Answer, Tools, terminal
-from mcp_serve.quoting import plain
+from mcp_serve.cli.tool_calls import Answer, Tools, terminal
+from mcp_serve.dispatch import Caller
+from mcp_serve.render import plain
 from mcp_serve.tools import events
 from session_core import Busy, SessionError
 

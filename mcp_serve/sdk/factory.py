@@ -18,8 +18,8 @@ from mcp.types import (
 )
 
 from mcp_serve.sdk import private
-from mcp_serve.sdk.failures import clean_failures
-from mcp_serve.sdk.late import Late, Surface
+from mcp_serve.sdk.lazy import Late, Surface
+from mcp_serve.sdk.messages import clean_failures
 from mcp_serve.subscriptions import Subscriptions
 
 

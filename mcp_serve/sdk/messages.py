@@ -2,17 +2,33 @@
 
 The SDK drops a line that is not a message, and takes a request with an id of another type for a
 notification. `docs/upstream-mcp-sdk.md` describes both.
+
+Bodies of requests over HTTP: a message that is refused over stdio is refused here as well.
+
+Errors on their way to a client: the one place that cleans them, whoever has raised them.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCNotification
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+)
 from mcp.types.jsonrpc import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
+from starlette.responses import Response
 
 MOST_BYTES = DEFAULT_MAX_REQUEST_BODY_SIZE
 """The longest message, over stdio as over HTTP."""
@@ -93,3 +109,101 @@ def _invalid(request_id: str | int | None, message: str) -> JSONRPCError:
 
 def _error(request_id: str | int | None, code: int, message: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
+
+
+App = Callable[[Any, Any, Any], Any]
+
+_BAD_REQUEST = 400
+_MALFORMED = JSONRPCError(
+    jsonrpc="2.0",
+    id=None,
+    error=ErrorData(code=INVALID_REQUEST, message="the response is malformed"),
+)
+
+
+class CheckedBodies:
+    """Lets an app read no message but valid ones; it refuses longer ones itself."""
+
+    def __init__(self, app: App, paths: Collection[str]) -> None:
+        self._app = app
+        self._paths = paths
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or answer what is wrong with its message."""
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        if not is_post or scope["path"] not in self._paths:
+            await self._app(scope, receive, send)
+            return
+        body, received = await _read(receive)
+        if body is not None:
+            try:
+                parse_message(body)
+            except InvalidMessage as refused:
+                text = (refused.answer or _MALFORMED).model_dump_json(exclude_unset=True)
+                answer = Response(text, _BAD_REQUEST, media_type="application/json")
+                await answer(scope, receive, send)
+                return
+        parts = iter(received)
+
+        async def receive_again() -> Any:
+            part = next(parts, None)
+            return await receive() if part is None else part
+
+        await self._app(scope, receive_again, send)
+
+
+async def _read(receive: Any) -> tuple[bytes | None, list[Any]]:
+    """Return a body, None if it is too long or its client has left, and all that was received."""
+    parts: list[Any] = []
+    length = 0
+    while length <= MOST_BYTES:
+        part = await receive()
+        parts.append(part)
+        if part["type"] != "http.request":
+            return None, parts
+        length += len(part.get("body", b""))
+        if not part.get("more_body", False):
+            whole = b"".join(each.get("body", b"") for each in parts)
+            return (whole if length <= MOST_BYTES else None), parts
+    return None, parts
+
+
+Next = Callable[[ServerRequestContext[Any, Any]], Awaitable[Any]]
+
+_LOG = logging.getLogger(__name__)
+_DEFECT = "the request failed, which is a defect of this server; its log on stderr says more"
+
+
+async def clean_failures(ctx: ServerRequestContext[Any, Any], call_next: Next) -> Any:
+    """Answer a request; what its error repeats has no secret and no terminal escape.
+
+    Raises:
+        MCPError: the request failed.
+    """
+    try:
+        answer = await call_next(ctx)
+    except MCPError as error:
+        raise MCPError.from_error_data(_cleaned(error.error, ctx.params)) from error
+    except ValidationError:  # the SDK answers it without a word of it
+        raise
+    except Exception as error:
+        if ctx.request_id is None:
+            raise
+        _LOG.exception("%s failed", ctx.method)
+        raise MCPError(INTERNAL_ERROR, _DEFECT) from error
+    if isinstance(answer, dict) and answer.get("isError"):
+        return answer | {"content": [_clean_part(part, ctx.params) for part in answer["content"]]}
+    return answer
+
+
+def _cleaned(error: ErrorData, passed: Any) -> ErrorData:
+    from mcp_serve.redaction.outgoing import clean, clean_value  # noqa: PLC0415 -- only where one fails
+
+    data = clean_value(error.data, passed)
+    return ErrorData(code=error.code, message=clean(error.message, passed), data=data)
+
+
+def _clean_part(part: Any, passed: Any) -> Any:
+    from mcp_serve.redaction.outgoing import clean_value  # noqa: PLC0415 -- only where one fails
+
+    return clean_value(part, passed)

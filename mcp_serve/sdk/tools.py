@@ -1,19 +1,24 @@
-"""A tool of ours: its arguments are validated, and its errors put into words, by us."""
+"""A tool of ours: its arguments are validated, and its errors put into words, by us.
+
+The arguments of a tool as a model, and how they are validated.
+
+JSON schemas without what costs tokens and says nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resolve import build_resolver_plans, find_resolved_parameters
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.types import ToolAnnotations
-from pydantic import Field, TypeAdapter
-
-from mcp_serve.sdk.arguments import Arguments, Metadata
-from mcp_serve.sdk.schemas import slim
+from pydantic import ConfigDict, Field, TypeAdapter, model_validator
 
 Explain = Callable[[BaseException, Sequence[str]], str | None]
 Run = Callable[..., Awaitable[Any]]
@@ -79,4 +84,131 @@ def strict_tool(
         resolver_plans=build_resolver_plans(asked, set(arguments.model_fields)),
         annotations=annotations,
         explain=explain,
+    )
+
+
+class Arguments(ArgModelBase):
+    """The arguments of a tool: unknown ones are an error, and null is what was not given.
+
+    Each is of its type alone; a number without a fraction is a whole one, as JSON has it.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    required: ClassVar[tuple[str, ...]] = ()
+    """What a call without a cursor has to give; a cursor carries it."""
+
+    @model_validator(mode="after")
+    def _all_there(self) -> Arguments:
+        for name in self.required:
+            if getattr(self, name) is None and getattr(self, "cursor", None) is None:
+                raise ValueError(f"{name} is required")
+        return self
+
+    @classmethod
+    def schema_of_input(cls) -> dict[str, Any]:
+        """Return the JSON schema that is listed."""
+        schema: dict[str, Any] = slim(cls.model_json_schema(by_alias=True), given=True)
+        schema.pop("description", None)
+        return schema | ({"required": list(cls.required)} if cls.required else {})
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Any:
+        """Validate what a client sent."""
+        return cls.model_validate(
+            {
+                name: _parsed(value) if name in cls._lists() else _whole(value)
+                for name, value in given.items()
+                if value is not None
+            }
+        )
+
+    @classmethod
+    @cache
+    def _lists(cls) -> frozenset[str]:
+        fields = cls.model_fields.items()
+        return frozenset(name for name, field in fields if "list" in str(field.annotation))
+
+
+class Metadata(FuncMetadata):
+    """Validates by `Arguments` alone; results are validated by the tests."""
+
+    check: Callable[[Any], None] = Field(exclude=True)
+
+    def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function takes them: those that were given, and nulls."""
+        model: Any = self.arg_model
+        read = model.read(arguments_to_validate)
+        self.check(read)
+        return {
+            name: value
+            for name, value in read.model_dump_one_level().items()
+            if name in read.model_fields_set or value is None
+        }
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _parsed(value: Any) -> Any:
+    """Return a list that was sent as its JSON, which some hosts do."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return [value] if isinstance(value, str) else value
+
+
+_HUGE = 99_999
+_NULL = {"type": "null"}
+
+
+def slim(schema: Mapping[str, Any], *, given: bool = False) -> dict[str, Any]:
+    """Return a schema without what costs tokens and says nothing: the keys of answers say it all.
+
+    Of what is `given` null is left out: it is accepted, and means what leaving it out means.
+    """
+    made: dict[str, Any] = _slim(schema, schema.get("$defs", {}), given=given)
+    if not given and "required" in schema:
+        made["required"] = schema["required"]  # below the root the keys are there or not as said
+    return made
+
+
+def _slim(schema: Any, known: Mapping[str, Any], *, given: bool) -> Any:
+    if isinstance(schema, list):
+        return [_slim(item, known, given=given) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _slim(known[schema["$ref"].rpartition("/")[2]], known, given=given)
+    kept = {
+        name: {each: _slim(value, known, given=given) for each, value in part.items()}
+        if name == "properties"
+        else _slim(part, known, given=given)
+        for name, part in schema.items()
+        if name != "$defs" and (given or name != "required")
+        if not (name == "title" and isinstance(part, str))
+        if given or not (name == "description" and isinstance(part, str))
+        if not (given and _is_checked_here(name, part))
+        if given or not (name == "type" and "enum" in schema)
+    }
+    arms = kept.get("anyOf", ())
+    others = [arm for arm in arms if arm != _NULL]
+    if _NULL not in arms or len(others) != 1:
+        return kept
+    rest = {name: kept[name] for name in kept if name != "anyOf"}
+    if given:
+        return {**others[0], **rest}
+    simple = isinstance(others[0].get("type"), str) and "enum" not in others[0]
+    return {**others[0], **rest, "type": [others[0]["type"], "null"]} if simple else kept
+
+
+def _is_checked_here(name: str, part: Any) -> bool:
+    """Whether a part of a schema is no news to a model: what is wrong is said when it is sent."""
+    if name in ("minLength", "maxLength", "maxItems"):
+        return True
+    return (name, part) in (("default", None), ("minimum", 0)) or (
+        name == "maximum" and part > _HUGE
     )

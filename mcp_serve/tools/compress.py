@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from mcp_serve import answer_size, plans, render, resolve, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve import budget, naming, plans, redaction, rows, shapes
+from mcp_serve.arguments import iso
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import CLIENT, Home
-from mcp_serve.times import iso
+from mcp_serve.progress import Work
+from mcp_serve.redaction import redaction
 from mcp_serve.tools.spec import Spec
-from mcp_serve.work import Work
 from session_core import Brief, Compressed, InvalidInput, NotCompressed
 
 _FOR_FACTS = 8_000
@@ -48,7 +49,7 @@ def compress(home: Home, given: CompressArguments, asked: Asked, work: Work) -> 
         raise InvalidInput("a summary goes with a plan; call with session first for the brief")
     try:
         planned = home.compressor_for(work.client).plan(
-            naming.find_exactly(home, given.session),
+            resolve.find_exactly(home, given.session),
             shape=given.shape,
             keep_last=given.keep_last,
             method=given.method,
@@ -56,7 +57,7 @@ def compress(home: Home, given: CompressArguments, asked: Asked, work: Work) -> 
     except NotCompressed as error:
         if error.code != "nothing_to_win":
             raise
-        why = rows.one_line(home, str(error), 500) or ""
+        why = render.one_line(home, str(error), 500) or ""
         return _plan(None, None, 0) | {"outcome": "nothing", "warnings": [why]}
     return _plan(planned.plan, planned.expires_at, planned.brief.messages) | {
         "brief": _brief(planned.brief)
@@ -93,12 +94,12 @@ def _brief(brief: Brief) -> dict[str, Any]:
         "to_id": brief.to_id,
         "messages": brief.messages,
         "tokens": brief.tokens,
-        "must_survive": budget.first(brief.must_survive, _FOR_FACTS),
+        "must_survive": answer_size.first(brief.must_survive, _FOR_FACTS),
         "target_chars": brief.target_chars,
         "digest": "",
     }
-    left = budget.DEFAULT - budget.size(said) - _FOR_PLAN
-    return said | {"digest": budget.cut(brief.digest, left)}
+    left = answer_size.DEFAULT - answer_size.size(said) - _FOR_PLAN
+    return said | {"digest": answer_size.cut(brief.digest, left)}
 
 
 def _plan(plan: str | None, expires_at: float | None, count: int) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def _done(plan: str, count: int, done: Compressed, trash: int) -> dict[str, Any]
         "outcome": "applied",
         "bytes": plans.NO_BYTES | {"trash": trash},
         "shape": done.shape,
-        "session_id": rows.name(done.session_id),
+        "session_id": render.name(done.session_id),
         "tokens_before": done.tokens_before,
         "tokens_after": done.tokens_after,
         "retention": {
@@ -145,7 +146,7 @@ SPEC = Spec(
         "made without a model. Nothing is lost: sessions_restore(batch) takes it back."
     ),
     arguments=CompressArguments,
-    answers=shapes.Compressed,
+    answers=schemas.Compressed,
     run=compress,
     changes=True,
     asks="compress",

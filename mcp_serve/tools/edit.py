@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mcp_serve import arguments as given_as
-from mcp_serve import naming, rows, shapes
+from mcp_serve import render, resolve, schemas
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
+from mcp_serve.progress import Work
 from mcp_serve.tools.spec import Spec
-from mcp_serve.work import Work
 
 
 class EditArguments(given_as.Home):
@@ -30,13 +30,13 @@ def edit(home: Home, given: EditArguments, asked: Asked, work: Work) -> dict[str
     """Edit a session and return it as a list shows it."""
     del asked
     edited = home.maintenance_for(work.client).edit(
-        naming.find_exactly(home, given.session or ""),
+        resolve.find_exactly(home, given.session or ""),
         title=given.title,
         archived=given.archived,
         pinned=given.pinned,
         reopen=given.reopen,
     )
-    return {"session": rows.session(home, edited.session), "batch": edited.batch}
+    return {"session": render.session(home, edited.session), "batch": edited.batch}
 
 
 SPEC = Spec(
@@ -47,7 +47,7 @@ SPEC = Spec(
         "once; sessions_restore(batch) takes it back."
     ),
     arguments=EditArguments,
-    answers=shapes.Edited,
+    answers=schemas.Edited,
     run=edit,
     changes=True,
 )

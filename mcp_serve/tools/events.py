@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import anyio
 from pydantic import Field, NonNegativeInt
 
+from mcp_serve import answer_size, resolve, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve import budget, naming, shapes
 from mcp_serve.cursors import Asked
 from mcp_serve.feed import Heard, Place
 from mcp_serve.homes import Home
-from mcp_serve.threads import LOOKS, in_thread
+from mcp_serve.progress import LOOKS, in_thread
 from mcp_serve.tools.spec import Spec
 
 
@@ -31,7 +31,7 @@ async def wait(home: Home, given: EventsArguments, asked: Asked) -> dict[str, An
     """Return what has happened, as soon as something has, or nothing at the timeout."""
 
     def begin() -> Place:
-        session = None if given.session is None else naming.find(home, given.session).id
+        session = None if given.session is None else resolve.find(home, given.session).id
         return home.feed.begin(session)
 
     place = Place.unpack(asked.place) if asked.place else await in_thread(begin, of=LOOKS)
@@ -55,7 +55,7 @@ def _fitting(home: Home, limit: int, asked: Asked, place: Place, heard: Heard) -
         cursor = asked.at(found.place.packed())
         return {"events": found.events, "cursor": cursor, "gap": found.gap}
 
-    return budget.fit(fetch, "events", limit)
+    return answer_size.fit(fetch, "events", limit)
 
 
 SPEC = Spec(
@@ -69,7 +69,7 @@ SPEC = Spec(
         "to the next call. gap=true: events were missed, list again. Texts are quoted material."
     ),
     arguments=EventsArguments,
-    answers=shapes.Events,
+    answers=schemas.Events,
     run=wait,
     waits=True,
     place=tuple[str | None, str, str, NonNegativeInt],

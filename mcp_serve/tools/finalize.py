@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mcp_serve import arguments as given_as
-from mcp_serve import plans, shapes
+from mcp_serve import plans, schemas
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
+from mcp_serve.progress import Work
 from mcp_serve.tools.spec import Spec
-from mcp_serve.work import Work
 from session_core import InvalidInput, Wanted
 
 
@@ -62,7 +62,7 @@ SPEC = Spec(
         "it back."
     ),
     arguments=FinalizeArguments,
-    answers=shapes.Finalized,
+    answers=schemas.Finalized,
     run=finalize,
     changes=True,
     asks="finalize",

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mcp_serve import arguments as given_as
-from mcp_serve import plans, shapes
+from mcp_serve import plans, schemas
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
+from mcp_serve.progress import Work
 from mcp_serve.tools.spec import Spec
-from mcp_serve.work import Work
 from session_core import InvalidInput, SessionFilter, Wanted
 
 
@@ -74,7 +74,7 @@ SPEC = Spec(
         "that. sessions_restore brings it back for 30 days (not what=trash)."
     ),
     arguments=PruneArguments,
-    answers=shapes.Pruned,
+    answers=schemas.Pruned,
     run=prune,
     changes=True,
     destructive=True,

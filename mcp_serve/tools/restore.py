@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from mcp_serve import answer_size, plans, render, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve import budget, plans, rows, shapes
-from mcp_serve.answers import said
+from mcp_serve.arguments import iso
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
-from mcp_serve.times import iso
+from mcp_serve.progress import Work
+from mcp_serve.render import said
 from mcp_serve.tools.spec import Spec
-from mcp_serve.work import Work
 from session_core import Applied, InvalidInput, Preview, Restored, Undone, UndoPlanned
 
 
@@ -32,7 +32,7 @@ def restore(home: Home, given: RestoreArguments, asked: Asked, work: Work) -> di
         plans.check_kind(home, given.plan, "undo")
         return _applied(home, given.plan, work)
     if given.batch is None:
-        return budget.fit(lambda limit: _batches(home, limit, asked), "batches", given.limit)
+        return answer_size.fit(lambda limit: _batches(home, limit, asked), "batches", given.limit)
     if given.cursor is not None:
         raise InvalidInput("give a batch or a cursor, not both")
     return _restored(home, given.batch, work)
@@ -80,7 +80,7 @@ def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
         {
             "batch": each.id,
             "at": iso(each.at),
-            "tool": rows.one_line(home, each.what) or "",
+            "tool": render.one_line(home, each.what) or "",
             "count": each.count,
             "expires_at": iso(each.expires_at),
             **said(profile=home.profile),
@@ -91,7 +91,7 @@ def _batches(home: Home, limit: int, asked: Asked) -> dict[str, Any]:
 
 
 def _undone(home: Home, found: Any, **which: str) -> dict[str, Any]:
-    title = rows.one_line(home, found.lost_title)
+    title = render.one_line(home, found.lost_title)
     return _said(
         outcome="applied",
         restored=found.restored,
@@ -124,7 +124,7 @@ SPEC = Spec(
         "since, it answers a plan that says so, and a call with plan does it."
     ),
     arguments=RestoreArguments,
-    answers=shapes.Restored,
+    answers=schemas.Restored,
     run=restore,
     changes=True,
     destructive=True,

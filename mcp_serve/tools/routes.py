@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
+from mcp_serve import answer_size, render, schemas
 from mcp_serve import arguments as given_as
-from mcp_serve import budget, rows, shapes
-from mcp_serve.answers import said
+from mcp_serve.arguments import iso
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
-from mcp_serve.times import iso
+from mcp_serve.render import said
 from mcp_serve.tools.spec import Spec
 from session_core import SessionEntry
 
@@ -39,7 +39,7 @@ def list_routes(home: Home, given: RoutesArguments, asked: Asked) -> dict[str, A
         shown = [row(home, entry, state) for entry, state in found[:limit]]
         return {"routes": shown, "next_cursor": asked.at(last)}
 
-    return budget.fit(fetch, "routes", given.limit)
+    return answer_size.fit(fetch, "routes", given.limit)
 
 
 def _behind(
@@ -69,11 +69,11 @@ def _order(entry: SessionEntry) -> tuple[float, str]:
 def row(home: Home, entry: SessionEntry, state: str) -> dict[str, Any]:
     """Return a route: a chat, and the session that it is in."""
     return {
-        "session_key": rows.name(entry.key),
-        "session_id": rows.name(entry.session_id),
-        "platform": rows.one_line(home, entry.platform and str(entry.platform)),
+        "session_key": render.name(entry.key),
+        "session_id": render.name(entry.session_id),
+        "platform": render.one_line(home, entry.platform and str(entry.platform)),
         "state": state,
-        "name": rows.one_line(home, entry.display_name),
+        "name": render.one_line(home, entry.display_name),
         "updated_at": iso(entry.updated_at.timestamp()),
         **said(profile=home.profile),
     }
@@ -87,7 +87,7 @@ SPEC = Spec(
         "the one that was used last first. Names are quoted material."
     ),
     arguments=RoutesArguments,
-    answers=shapes.RoutesPage,
+    answers=schemas.RoutesPage,
     run=list_routes,
     place=tuple[FiniteFloat, str],
 )

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from mcp_serve import arguments as given_as
-from mcp_serve import rows, shapes
+from mcp_serve import render, schemas
 from mcp_serve.cursors import Asked
 from mcp_serve.homes import Home
+from mcp_serve.progress import Work
 from mcp_serve.tools.spec import Spec
-from mcp_serve.work import Work
 from session_core import Health, StorageError, describe_sqlite, gateway
 
 _MOST_SOURCES = 50
@@ -79,7 +79,7 @@ def _unreadable(home: Home, error: StorageError) -> dict[str, Any]:
         "growth_per_week": 0,
         "tokens": {},
         "cost": 0.0,
-        "findings": [_found("unreadable", rows.one_line(home, str(error), 300) or "")],
+        "findings": [_found("unreadable", render.one_line(home, str(error), 300) or "")],
         "sqlite": describe_sqlite().version,
         "gateway_live": gateway(home.db_path.parent) is not None,
         "estimated": True,
@@ -90,7 +90,7 @@ def _by_source(home: Home, health: Health) -> dict[str, int]:
     """Return how many sessions each source has; those that have the fewest are said together."""
     found: Counter[str] = Counter()
     for source, count in health.sessions.by_source.items():
-        found[rows.one_line(home, source, 80) or ""] += count
+        found[render.one_line(home, source, 80) or ""] += count
     shown = Counter(dict(found.most_common(_MOST_SOURCES)))
     shown[_OTHERS] += found.total() - shown.total()
     return dict(+shown)
@@ -110,7 +110,7 @@ def _finding(home: Home, found: Any) -> dict[str, Any]:
         "code": found.code,
         "count": found.count,
         "bytes": found.bytes,
-        "what": rows.one_line(home, found.what, 300) or "",
+        "what": render.one_line(home, found.what, 300) or "",
         "tool": tool,
     }
 
@@ -135,7 +135,7 @@ SPEC = Spec(
         "what is wrong or takes room, with the tool call that mends it. Call it before any tidying."
     ),
     arguments=StatsArguments,
-    answers=shapes.Stats,
+    answers=schemas.Stats,
     run=stats,
     takes_long="deep",
 )

@@ -1,4 +1,6 @@
-"""How a summary takes the place of a range: in the same session, or in one that goes on from it.
+"""The two shapes: what changes in the transaction of a compression.
+
+How a summary takes the place of a range: in the same session, or in one that goes on from it.
 
 Both run in one step of the ledger, check first that the range is still what was planned, and take
 along whatever was said behind it. What a step returns says how it is undone.
@@ -6,27 +8,179 @@ along whatever was said behind it. What a step returns says how it is undone.
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from session_core.compression import change, retention
-from session_core.compression.applied import finish
-from session_core.compression.assemble import assemble
-from session_core.compression.boundaries import Refused
-from session_core.compression.records import Compressed, NotCompressed
+from session_core.compression import retention
+from session_core.compression.chat_messages import Estimate
+from session_core.compression.ranges import Refused
+from session_core.compression.rebuild import assemble
 from session_core.compression.routes import Routes
-from session_core.compression.tokens import Estimate
-from session_core.compression.work import AGAIN, Ready, Work, digest
+from session_core.compression.types import (
+    AGAIN,
+    Compressed,
+    Done,
+    NotCompressed,
+    Ready,
+    Work,
+    digest,
+    fingerprint,
+    finish,
+    goal_key,
+)
 from session_core.errors import Changed
 from session_core.hooks import Hooks
+from session_core.ledger.execute import clear_marks, run_step
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept
-from session_core.ledger.steps import clear_marks, run_step
-from session_core.models import MessageRow, Revision, SessionRow
-from session_core.state.contract import StateDatabase
+from session_core.ledger.types import Kept
+from session_core.state.protocol import StateDatabase
+from session_core.types import MessageRow, Revision, SessionRow
+
+_OWN = frozenset(
+    {
+        *("ended_at", "end_reason", "expiry_finalized", "title", "rewind_count"),
+        *("message_count", "tool_call_count", "api_call_count"),
+        *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+        *("reasoning_tokens", "estimated_cost_usd", "actual_cost_usd"),
+        *("cost_status", "cost_source", "pricing_version"),
+    }
+)
+"""What a session that goes on has of its own; everything else is as in its parent."""
+
+_MARKERS = ("_branched_from", "_delegate_from")
+"""What in the settings of a session says that it is no continuation."""
+
+_COUNTERS = ("message_count", "tool_call_count")
+
+
+def in_place(db: StateDatabase, ready: Ready) -> Done:
+    """Flag the range as compacted and put the summary, and copies of what follows, behind it."""
+    work, tail = ready.work, _behind(db, ready)
+    replaced, carried = ready.ids(work.start, work.end), [row["id"] for row in tail]
+    counted = db.get_session(work.session_id) or {}
+    done = db.compact_messages(work.session_id, replaced, ready.summary, carry=carried)
+    now = db.get_session(work.session_id) or {}
+    return Done(
+        session_id=work.session_id,
+        before=done.before,
+        after=done.after,
+        made=done.ids,
+        replaced=replaced,
+        carried=carried,
+        flags=_odd_flags([*ready.rows[work.start : work.end], *tail]),
+        counted={name: (counted.get(name), now.get(name)) for name in _COUNTERS},
+    )
+
+
+def continuation(db: StateDatabase, ready: Ready, routes: Routes) -> Done:
+    """End the session and go on in a child with its head, the summary and what follows."""
+    old, tail = ready.work.session_id, [row["id"] for row in _behind(db, ready)]
+    before, parent, led = db.revision(old), db.get_session(old), routes.rows(old)
+    if parent is None:
+        raise Changed(f"session {old} was deleted meanwhile")
+    child = f"{datetime.now():%Y%m%d_%H%M%S}_{uuid.uuid4().hex[:8]}"  # noqa: DTZ005 -- local, as everywhere in ids
+    db.end_session(old, "compression")
+    _make_child(db, parent, child)
+    made = [
+        *db.copy_messages(old, ready.ids(0, ready.work.start), child).ids,
+        *db.append_messages(child, ready.summary).ids,
+        *db.copy_messages(old, tail, child).ids,
+    ]
+    goal = _move_goal(db, old, child)
+    routes.lead_table(ready.led, child)
+    if db.get_compression_tip(old) != child:
+        raise NotCompressed(
+            "fork", f"another session would be taken for what continues {old}: use in_place"
+        )
+    texts = {(row["scope"], row["session_key"]): row["entry_json"] for row in routes.rows(child)}
+    return Done(
+        session_id=child,
+        before=before,
+        after=db.revision(child),
+        made=made,
+        left=fingerprint(db, child),
+        routes=[
+            {"row": row, "left": texts[named]}
+            for row in led
+            if (named := (row["scope"], row["session_key"])) in texts
+        ],
+        goal=goal,
+    )
+
+
+def require_same(db: StateDatabase, ready: Ready) -> None:
+    """Read the range and what is before it again, row by row.
+
+    Raises:
+        Changed: it is not what it was.
+    """
+    if digest(db.get_messages(ready.work.session_id, limit=ready.work.end)) != ready.seen:
+        raise _changed(ready)
+
+
+def _behind(db: StateDatabase, ready: Ready) -> list[MessageRow]:
+    """Return the live messages behind the range.
+
+    Raises:
+        Changed: the range, or what is before it, is not what it was.
+    """
+    work, then = ready.work, ready.revision
+    now = db.revision(work.session_id)
+    rows = db.get_messages(work.session_id, offset=work.end - 1)
+    same = now._replace(last_id=then.last_id, live=then.live) == then
+    if not same or not rows or rows[0]["id"] != ready.rows[work.end - 1]["id"]:
+        raise _changed(ready)
+    if work.end <= AGAIN:
+        require_same(db, ready)
+    return rows[1:]
+
+
+def _changed(ready: Ready) -> Changed:
+    return Changed(f"session {ready.work.session_id} was changed meanwhile; plan it again")
+
+
+def _odd_flags(rows: list[MessageRow]) -> list[tuple[int, int | None, int | None]]:
+    """Return the flags of live rows that are not 1 and 0: some homes have NULL, or both."""
+    found = [(row["id"], row.get("active"), row.get("compacted")) for row in rows]
+    return [flags for flags in found if flags[1:] != (1, 0)]
+
+
+def _make_child(db: StateDatabase, parent: SessionRow, child: str) -> None:
+    settings = _unmarked(parent.get("model_config"))
+    db.copy_session(
+        parent["id"], child, without=_OWN, parent_session_id=parent["id"], model_config=settings
+    )
+    if parent.get("handoff_state") is not None:
+        db.put_session_fields(parent["id"], {"handoff_state": None})  # or both are handed over
+    if parent["title"]:
+        db.set_session_title(child, db.get_next_title_in_lineage(parent["title"]))
+
+
+def _move_goal(db: StateDatabase, old: str, child: str) -> str | None:
+    goal = db.get_meta(goal_key(old))
+    if goal is not None:
+        db.set_meta(goal_key(child), goal)
+        db.delete_meta(goal_key(old))
+    return goal
+
+
+def _unmarked(settings: str | None) -> str | None:
+    """Return the settings of a session without what says that it is a branch or a delegate."""
+    if settings is None:
+        return None
+    try:
+        found = json.loads(settings)
+    except ValueError:
+        return settings
+    if not isinstance(found, dict) or not found.keys() & set(_MARKERS):
+        return settings
+    return json.dumps({name: value for name, value in found.items() if name not in _MARKERS})
 
 
 class Committer:
@@ -98,7 +252,7 @@ class Committer:
     @contextmanager
     def _within(self, ready: Ready) -> Iterator[None]:
         if ready.work.end > AGAIN:
-            change.require_same(self._db, ready)
+            require_same(self._db, ready)
         if ready.work.shape == "in_place":
             yield
             return
@@ -112,9 +266,9 @@ class Committer:
 
     def _change(self, ready: Ready, batch: str, db: StateDatabase) -> dict[str, Any]:
         if ready.work.shape == "in_place":
-            done = change.in_place(db, ready)
+            done = in_place(db, ready)
         else:
-            done = change.continuation(db, ready, self._routes)
+            done = continuation(db, ready, self._routes)
         compressed = Compressed(
             session_id=done.session_id,
             old_session_id=ready.work.session_id,

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
-from session_core.compression import placement, tokens
-from session_core.compression.applied import close
-from session_core.compression.applying import Applying
-from session_core.compression.asked import Asked
-from session_core.compression.boundaries import Limits
-from session_core.compression.callables import Summarizer
+from session_core.compression import chat_messages
+from session_core.compression import ranges as compression_shape
+from session_core.compression.apply import Applying
+from session_core.compression.chat_messages import Estimate
 from session_core.compression.commit import Committer
 from session_core.compression.locks import Locks
-from session_core.compression.placement import Wanted
-from session_core.compression.planning import Planner
-from session_core.compression.records import (
+from session_core.compression.plan import Planner
+from session_core.compression.ranges import Limits, Wanted
+from session_core.compression.routes import Routes
+from session_core.compression.summarizers import Asked, Summarizer
+from session_core.compression.types import (
     Clean,
     Compressed,
     Method,
@@ -29,16 +29,15 @@ from session_core.compression.records import (
     StopFn,
     Undone,
     UndoPlanned,
+    close,
 )
-from session_core.compression.routes import Routes
-from session_core.compression.tokens import Estimate
 from session_core.compression.undo import Undo
 from session_core.errors import Changed, InvalidInput
 from session_core.event_loops import AsyncioLoop, loop_beside
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
 from session_core.routing.store import SessionStore, check_database
-from session_core.state.contract import StateDatabase
+from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:
     import asyncio
@@ -70,7 +69,7 @@ class Compressor:
         store: SessionStore | None = None,
         hooks: Hooks | None = None,
         limits: Limits | None = None,
-        estimate: Estimate = tokens.estimate,
+        estimate: Estimate = chat_messages.estimate,
         clean: Clean = lambda _: str,
         client: str = "library",
         clock: Callable[[], float] = time.time,
@@ -165,7 +164,7 @@ class Compressor:
             NotCompressed: it cannot be, or nothing would be won.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        placement.check(shape)
+        compression_shape.check(shape)
         if method not in (None, *get_args(Method)):
             raise InvalidInput(f"method is {method!r}; one of {', '.join(get_args(Method))}")
         planned, _ = self._planner.plan(session_id, shape, keep_last, method, force=force)
@@ -227,7 +226,7 @@ class Compressor:
             NotCompressed: nothing was changed; its code says why.
             Unsupported: an index of the home needs an extension that is not loaded.
         """
-        placement.check(shape)
+        compression_shape.check(shape)
         tip = self._db.get_compression_tip(session_id)
         asked = Asked(self._db, tip, self._clock)
         beside = loop_beside() if loop is None else AsyncioLoop(loop)
@@ -298,7 +297,7 @@ class Compressor:
 def _store_of(db: StateDatabase) -> SessionStore | None:
     if db.folder is None:
         return None
-    from session_core.settings import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
+    from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
 
     config = GatewayConfig.load(db.folder)
     return SessionStore(config.sessions_dir or db.folder / "sessions", config=config, db=db)

@@ -17,10 +17,10 @@ from functools import cache
 from typing import TypeVar
 
 from session_core import processes
-from session_core.compression.records import NotCompressed
+from session_core.compression.types import NotCompressed
 from session_core.errors import InvalidInput, SessionError
-from session_core.isolated import log_fault
-from session_core.state.contract import StateDatabase
+from session_core.hooks.calls import log_fault
+from session_core.state.protocol import StateDatabase
 
 T = TypeVar("T")
 

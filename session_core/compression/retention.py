@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from session_core.compression import reading, shapes
-from session_core.compression.facts import KINDS, Kind
-from session_core.compression.reading import Reading
-from session_core.compression.shapes import Message
+from session_core.compression import chat_messages
+from session_core.compression.chat_messages import Message
+from session_core.compression.extractive import passages
+from session_core.compression.extractive.facts import KINDS, Kind
+from session_core.compression.extractive.passages import Reading
 
 _RUN = re.compile("[A-Za-z0-9]+")
 
@@ -43,7 +44,7 @@ def report(
     text = _Text("\n".join((summary, *_texts(kept_messages))))
     found: Counter[Kind] = Counter()
     kept: Counter[Kind] = Counter()
-    for kind, fact in sorted(_distinct(reading.read(range_messages))):
+    for kind, fact in sorted(_distinct(passages.read(range_messages))):
         found[kind] += 1
         kept[kind] += text.has(fact)
     by_kind = {kind: (found[kind], kept[kind]) for kind in KINDS if found[kind]}
@@ -85,6 +86,6 @@ def _distinct(given: Reading) -> set[tuple[Kind, str]]:
 
 def _texts(messages: Iterable[Message]) -> Iterable[str]:
     for message in messages:
-        yield shapes.text(message)
-        yield from (answer.text for answer in shapes.answers(message))
-        yield from (call.arguments for call in shapes.calls(message))
+        yield chat_messages.text(message)
+        yield from (answer.text for answer in chat_messages.answers(message))
+        yield from (call.arguments for call in chat_messages.calls(message))

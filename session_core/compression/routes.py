@@ -9,7 +9,7 @@ from typing import Any
 
 from session_core.errors import Changed, Conflict, NotFound
 from session_core.routing.store import SessionStore
-from session_core.state.contract import StateDatabase
+from session_core.state.protocol import StateDatabase
 
 
 @dataclass(frozen=True, slots=True)

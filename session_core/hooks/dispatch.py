@@ -6,23 +6,27 @@ breaks nothing, and the report names it. While it is behind nobody waits for it.
 on the loop of who awaits the step that calls it, else on one of its own. A boundary finalizes the
 old session, and only then resets to the new one; each of that happens once. What is behind when
 the process ends is given a moment, and what is not told by then is reported.
+
+Which boundary of which session was passed, so that each is passed once, whoever races for it.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from session_core.event_loops import loop_beside
-from session_core.hooks.arguments import call_with
-from session_core.hooks.boundaries import Boundaries
+from session_core.hooks.calls import Call, Report, log_fault
 from session_core.hooks.registry import Registry
 from session_core.hooks.specs import (
     FINALIZE,
@@ -31,11 +35,12 @@ from session_core.hooks.specs import (
     BoundaryReport,
     HookFault,
     HookReport,
+    call_with,
 )
-from session_core.isolated import Call, Report, log_fault
 
 if TYPE_CHECKING:
     import pluggy
+
 
 _Given = Mapping[str, Any]
 _Place = tuple[str, str]
@@ -239,3 +244,72 @@ def _steps(
     finalize = None if old is None else {"session_id": old, **given}
     reset = None if new is None else {"session_id": new, **given}
     return finalize, reset
+
+
+_REMEMBERED = 10_000
+
+
+class Boundaries:
+    """What was fired since a session last began or ended: a beginning undoes an end, and reverse.
+
+    It guards against races of a process with itself: what is being fired is never forgotten, of
+    what was fired the oldest is. Whoever has a store asks that first, which knows what was told in
+    whatever process, and says `forget` where something is to be told whatever is remembered here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fired: OrderedDict[str, dict[str, threading.Event]] = OrderedDict()
+
+    @contextmanager
+    def once(self, session_id: str | None, hook: str, *, wait_s: float) -> Iterator[bool]:
+        """Yield whether this is the first; if not, the first has finished, or `wait_s` is over."""
+        if session_id is None:
+            yield True
+            return
+        finished, first = self._enter(session_id, hook)
+        if not first:
+            finished.wait(wait_s)
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            finished.set()
+
+    def has_fired(self, session_id: str, hook: str) -> bool:
+        """Whether this was fired, as far as is remembered."""
+        with self._lock:
+            return hook in self._fired.get(session_id, {})
+
+    def forget(self, session_id: str) -> None:
+        """Let the end of a session be fired again, and the reset to it; not what is being fired."""
+        with self._lock:
+            fired = self._fired.get(session_id, {})
+            for hook in (FINALIZE, RESET):
+                if hook in fired and fired[hook].is_set():
+                    del fired[hook]
+
+    def _enter(self, session_id: str, hook: str) -> tuple[threading.Event, bool]:
+        with self._lock:
+            fired = self._fired.setdefault(session_id, {})
+            self._fired.move_to_end(session_id)
+            if hook in fired:
+                return fired[hook], False
+            if hook == FINALIZE:
+                fired.clear()
+            else:
+                fired.pop(FINALIZE, None)
+            event = fired[hook] = threading.Event()
+            self._forget_oldest()
+            return event, True
+
+    def _forget_oldest(self) -> None:
+        over = len(self._fired) - _REMEMBERED
+        done = (
+            session_id
+            for session_id, fired in self._fired.items()
+            if all(event.is_set() for event in fired.values())
+        )
+        for session_id in list(islice(done, max(over, 0))):
+            del self._fired[session_id]

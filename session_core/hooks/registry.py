@@ -12,9 +12,17 @@ from typing import Any
 import pluggy
 
 from session_core.errors import InvalidInput
-from session_core.hooks.arguments import HOOKS, call_with, check_function, check_hook
-from session_core.hooks.specs import GROUP, HookFault, HookHow, SessionHooks
-from session_core.isolated import Call
+from session_core.hooks.calls import Call
+from session_core.hooks.specs import (
+    GROUP,
+    HOOKS,
+    HookFault,
+    HookHow,
+    SessionHooks,
+    call_with,
+    check_function,
+    check_hook,
+)
 
 hookimpl = pluggy.HookimplMarker(GROUP)
 """Marks an implementation; a function that is named like its hook needs no mark."""

@@ -10,21 +10,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from session_core.errors import InvalidInput, Unsupported
-from session_core.ledger.file import PACKAGE
-from session_core.ledger.folder import StateFolder
-from session_core.ledger.journal import Journal
+from session_core.ledger.batches import encode
+from session_core.ledger.database import PACKAGE
 from session_core.ledger.plans import Plans
-from session_core.ledger.records import Audited
-from session_core.ledger.shelf import encode
-from session_core.models import Page
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Audited
+from session_core.ledger.undo_log import Journal
 from session_core.state import cursors
-from session_core.state.contract import StateDatabase
-from session_core.state.sqlite import blocks
+from session_core.state.protocol import StateDatabase
+from session_core.state.sqlite import sql_blocks
+from session_core.types import Page
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SQL = blocks.load("audit", PACKAGE)
+SQL = sql_blocks.load("audit", PACKAGE)
 
 _FIRST = 1 << 62
 

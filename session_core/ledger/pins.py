@@ -8,16 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from session_core.ledger.file import PACKAGE, File
-from session_core.ledger.folder import StateFolder
-from session_core.models import SessionSummary
-from session_core.state.sqlite import blocks
-from session_core.state.sqlite.handle import Handle
+from session_core.ledger.database import PACKAGE, File
+from session_core.ledger.state_folder import StateFolder
+from session_core.state.sqlite import sql_blocks
+from session_core.state.sqlite.connection import Handle
+from session_core.types import SessionSummary
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-SQL = blocks.load("pins", PACKAGE)
+SQL = sql_blocks.load("pins", PACKAGE)
 
 _FILE = "pins.db"
 _PATIENCE_S = 5.0

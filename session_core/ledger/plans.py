@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from session_core.errors import Conflict, InvalidInput
-from session_core.ledger.batches import add_batch, batch_of
-from session_core.ledger.file import PACKAGE
-from session_core.ledger.records import Batch, Half, Member, Plan
-from session_core.ledger.shelf import Shelf, encode, handle_of, missing
-from session_core.state.sqlite import blocks
-from session_core.state.sqlite.handle import Handle
+from session_core.ledger.batches import Shelf, add_batch, batch_of, encode, handle_of, missing
+from session_core.ledger.database import PACKAGE
+from session_core.ledger.types import Batch, Half, Member, Plan
+from session_core.state.sqlite import sql_blocks
+from session_core.state.sqlite.connection import Handle
 
-SQL = blocks.load("plans", PACKAGE)
+SQL = sql_blocks.load("plans", PACKAGE)
 
 VALID_S = 86_400.0
 _REMEMBERED_S = 30 * 86_400.0

@@ -1,4 +1,8 @@
-"""Agents that are kept between turns, one per session key, for as long as they are true.
+"""The cache seen as the mapping of tuples that older code keeps its agents in.
+
+What happens to agents that left the cache: they are cleaned up, but never while they run.
+
+Agents that are kept between turns, one per session key, for as long as they are true.
 
 A look-up compares what the session was when the agent was built with what it is now, follows the
 chain of our own appends, and rebuilds where somebody else wrote. The database, factories, clean-up
@@ -7,21 +11,139 @@ and every other code that is not the table's own run outside its lock.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from session_core.errors import Busy
-from session_core.isolated import Report, log_fault
-from session_core.lifecycle.cleaning import Cleaner, CleanUp, Running, close_agent
-from session_core.lifecycle.coherence import How, Sessions, Verdict, judge
-from session_core.lifecycle.mapping import Tuples
-from session_core.lifecycle.slots import PENDING, Slot
-from session_core.lifecycle.table import Idle, Table
-from session_core.lifecycle.turn import Turn
-from session_core.models import Revision
-from session_core.state.arguments import check_at_least
-from session_core.state.contract import StateDatabase
+from session_core.hooks.calls import Call, Report, log_fault
+from session_core.lifecycle.cache_table import (
+    PENDING,
+    How,
+    Idle,
+    Sessions,
+    Slot,
+    Table,
+    Turn,
+    Verdict,
+    from_tuple,
+    judge,
+)
+from session_core.state.protocol import StateDatabase
+from session_core.state.validation import check_at_least
+from session_core.types import Revision
+
+_NONE = object()
+
+
+class Tuples:
+    """Agents as tuples `(agent, signature[, message count[, session id]])`, by session key.
+
+    The third place has a revision where the agent was built here. What is stored or taken out this
+    way is not cleaned up. A build that is under way is seen by its key, and never counted.
+    """
+
+    def __init__(self, table: Table, stored: Callable[[str], None]) -> None:
+        self._table = table
+        self._stored = stored
+
+    def __getitem__(self, key: str) -> tuple[Any, ...]:
+        slot, _ = self._table.get(key)
+        if slot is None:
+            raise KeyError(key)
+        return slot.as_tuple()
+
+    def __setitem__(self, key: str, value: tuple[Any, ...]) -> None:
+        self._table.put(key, from_tuple(value))
+        self._stored(key)
+
+    def __delitem__(self, key: str) -> None:
+        self.pop(key)
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self._table.get(key)[0] is not None
+
+    def __len__(self) -> int:
+        return len(self._table.all())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([key for key, _ in self._table.all()])
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the tuple of a key."""
+        slot, _ = self._table.get(key)
+        return default if slot is None else slot.as_tuple()
+
+    def pop(self, key: str, default: Any = _NONE) -> Any:
+        """Take a tuple out, without cleaning up its agent."""
+        slot = self._table.pop(key)
+        if slot is not None:
+            return slot.as_tuple()
+        if default is _NONE:
+            raise KeyError(key)
+        return default
+
+    def items(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """Return the keys and tuples of all agents, the one that was used longest ago first."""
+        return [(key, slot.as_tuple()) for key, slot in self._table.all()]
+
+
+Running = Callable[[str], bool] | Container[str]
+"""Which session keys have an agent at work: a question, or a set that somebody keeps."""
+
+CleanUp = Callable[[str, object], object]
+
+
+def close_agent(_key: str, agent: object) -> object:
+    """Clean up an agent by its `close`, where it has one."""
+    close = getattr(agent, "close", None)
+    return close() if callable(close) else None
+
+
+class Cleaner:
+    """Cleans up agents, each on a thread of its own, so that one that hangs holds up nothing."""
+
+    def __init__(self, clean_up: CleanUp, running: Running, bound_s: float, report: Report) -> None:
+        self._clean_up = clean_up
+        self._running = running
+        self._bound_s = bound_s
+        self._report = report
+        self._lock = threading.Lock()
+        self._retired: list[tuple[str, Slot]] = []
+
+    def is_running(self, key: str) -> bool:
+        """Whether somebody says that the agent of a key is at work; a question that fails does."""
+        try:
+            return bool(self._running(key)) if callable(self._running) else key in self._running
+        except Exception as error:  # noqa: BLE001 -- better an agent too many than one cut off
+            self._report(f"whether the agent of {key} runs could not be asked", error)
+            return True
+
+    def retire(self, slots: Iterable[tuple[str, Slot]]) -> list[Call]:
+        """Clean up what left the cache, now or once it does not run any more; return the calls."""
+        with self._lock:
+            self._retired.extend(slots)
+            idle = [gone for gone in self._retired if not gone[1].turns]
+            self._retired = [gone for gone in self._retired if gone[1].turns]
+        later = [gone for gone in idle if self.is_running(gone[0])]
+        with self._lock:
+            self._retired.extend(later)
+        return [self._begin(key, slot.agent) for key, slot in idle if (key, slot) not in later]
+
+    def wait(self, calls: Iterable[Call]) -> None:
+        """Wait until they have ended, or their time is up."""
+        for call in calls:
+            if call.wait() == "timed_out":
+                self._report("the clean-up of an agent hangs and was left behind", None)
+
+    def _begin(self, key: str, agent: object) -> Call:
+        def tell(error: BaseException) -> None:
+            self._report(f"the clean-up of the agent of {key} failed", error)
+
+        return Call(partial(self._clean_up, key, agent), self._bound_s, on_error=tell)
+
 
 A = TypeVar("A")
 

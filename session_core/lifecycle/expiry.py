@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from session_core.aio import threads_of
+from session_core.chats import platform_of
 from session_core.errors import InvalidInput, SessionError
-from session_core.isolated import Report, log_fault
-from session_core.keys import platform_of
+from session_core.hooks.calls import Report, log_fault
 from session_core.routing.entries import SessionEntry
-from session_core.state.arguments import check_at_least
+from session_core.state.validation import check_at_least
 
 if TYPE_CHECKING:
     from session_core.lifecycle.runtime import SessionRuntime

@@ -8,12 +8,12 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from session_core.aio import threads_of
+from session_core.chats import platform_of
 from session_core.errors import InvalidInput, NotFound
 from session_core.event_loops import running_loop
-from session_core.keys import platform_of
-from session_core.lifecycle.result import Agent, Factory, Reply, Result
-from session_core.lifecycle.run import Run
-from session_core.lifecycle.turns import Turns
+from session_core.lifecycle.agent_turn import Run
+from session_core.lifecycle.turn import Turns
+from session_core.lifecycle.types import Agent, Factory, Reply, Result
 from session_core.routing.entries import SessionEntry
 from session_core.routing.recovery import is_over
 from session_core.routing.store import SessionStore

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from session_core.compression.applied import UNDO
 from session_core.compression.compressor import Compressor
-from session_core.compression.records import Compressed, Undone, UndoPlanned
+from session_core.compression.types import UNDO, Compressed, Undone, UndoPlanned
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.answers import Coming, Item
+from session_core.maintenance.types import Coming, Item
 from session_core.routing.store import SessionStore
-from session_core.state.contract import StateDatabase
+from session_core.state.protocol import StateDatabase
 
 
 class Compressions:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from session_core.errors import SessionError
-from session_core.maintenance.answers import Bytes
-from session_core.models import Sizes
-from session_core.state.contract import StateDatabase
+from session_core.maintenance.types import Bytes
+from session_core.state.protocol import StateDatabase
+from session_core.types import Sizes
 
 BEFORE = "before"
 """In what is recorded of a plan: how large the files were when it was begun."""

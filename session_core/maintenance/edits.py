@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from session_core.errors import Changed, InvalidInput, NotFound, TitleTaken, Unsupported
+from session_core.ledger.execute import clear_marks, noting, run_step
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept
-from session_core.ledger.steps import clear_marks, noting, run_step
-from session_core.maintenance.changes import Change
-from session_core.maintenance.rerouting import chats_of
-from session_core.models import SessionSummary
+from session_core.ledger.types import Kept
+from session_core.maintenance.apply.routes import chats_of
+from session_core.maintenance.members import Change
 from session_core.routing.store import SessionStore
 from session_core.state import titles
-from session_core.state.contract import StateDatabase
+from session_core.state.protocol import StateDatabase
+from session_core.types import SessionSummary
 
 PIN = "pin"
 """What pins of ours are kept as: before and after, by session."""

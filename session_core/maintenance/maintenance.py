@@ -1,4 +1,7 @@
-"""`Maintenance`: see what is wrong in a home, plan, apply exactly that, and take it back."""
+"""`Maintenance`: see what is wrong in a home, plan, apply exactly that, and take it back.
+
+What maintains a home that can be opened: all its parts, with one session store.
+"""
 
 from __future__ import annotations
 
@@ -12,40 +15,47 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from session_core.compression.records import Undone, UndoPlanned
+from session_core.compression.types import Undone, UndoPlanned
 from session_core.errors import Corrupt, InvalidInput
 from session_core.hooks import Hooks
+from session_core.ledger.hook_deliveries import keep_marks
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Audited, Batch, Member
-from session_core.maintenance import health, reclaim, trash
-from session_core.maintenance.answers import (
+from session_core.ledger.types import Audited, Batch, Member
+from session_core.maintenance import health, trash, vacuum
+from session_core.maintenance.apply.runner import Runner
+from session_core.maintenance.compressions import Compressions
+from session_core.maintenance.edits import Altered, Edit, Edited, Edits
+from session_core.maintenance.members import name_of
+from session_core.maintenance.planner import Planner
+from session_core.maintenance.transfer.export import Exported, Exporting, Form, Wish
+from session_core.maintenance.transfer.import_sessions import Importing
+from session_core.maintenance.transfer.import_undo import ImportUndo
+from session_core.maintenance.transfer.types import Arrivals, Imported
+from session_core.maintenance.trash import Trash
+from session_core.maintenance.types import (
     MOST_ITEMS,
     Applied,
     BackFn,
     Coming,
     CountFn,
+    Health,
     Item,
     Preview,
     ProgressFn,
     Restored,
     StopFn,
+    Wanted,
 )
-from session_core.maintenance.compressions import Compressions
-from session_core.maintenance.edits import Altered, Edit, Edited
-from session_core.maintenance.exporting import Exported, Form, Wish
-from session_core.maintenance.import_undo import ImportUndo
-from session_core.maintenance.imported import Arrivals, Imported
-from session_core.maintenance.members import name_of
-from session_core.maintenance.parts import Parts
-from session_core.maintenance.records import Health, Wanted
-from session_core.models import Page, SessionFilter
-from session_core.routing.store import SessionStore
-from session_core.state.contract import StateDatabase
+from session_core.maintenance.vacuum import Reclaim
+from session_core.routing.store import SessionStore, check_database
+from session_core.state.protocol import StateDatabase
+from session_core.types import Page, SessionFilter
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
+
 
 FOR_S = 20.0
 """So long works one call, then it answers how far it is, and the same call goes on."""
@@ -127,7 +137,7 @@ class Maintenance:
         parts = self._whole()
         if wanted.kind == trash.KIND:
             return parts.trash.plan(wanted.older_than_days, wanted.ids)
-        if wanted.kind == reclaim.KIND:
+        if wanted.kind == vacuum.KIND:
             return parts.reclaim.plan()
         return parts.planner.plan(wanted)
 
@@ -206,7 +216,7 @@ class Maintenance:
             return parts.import_undo.apply(plan, for_s, progress, stop)
         if kind == trash.KIND:
             return parts.trash.apply(plan, for_s=for_s, progress=progress, stop=stop)
-        if kind == reclaim.KIND:
+        if kind == vacuum.KIND:
             return parts.reclaim.apply(plan, for_s=for_s, progress=progress, stop=stop)
         if "wanted" not in planned.about:
             raise InvalidInput(f"plan {plan} is one to {kind}; it is not applied here")
@@ -397,3 +407,52 @@ class Maintenance:
         with self._lock:
             self._parts = self._parts or self._make()
             return self._parts
+
+
+class Parts:
+    """The parts of a maintenance; without a `store` that of the home itself, closed with them.
+
+    Raises:
+        InvalidInput: the ledger is that of another home, or the store is.
+        Denied: the ledger would write into a Hermes home.
+        Corrupt: the home is damaged.
+    """
+
+    def __init__(
+        self,
+        db: StateDatabase,
+        ledger: Ledger,
+        store: SessionStore | None,
+        hooks: Hooks | None,
+        *,
+        client: str,
+        clock: Callable[[], float],
+    ) -> None:
+        ledger.check_home(db)
+        if store is not None:
+            check_database(store, db)
+        hooks = hooks or (store.hooks if store is not None else None) or Hooks()
+        self._own_store = _store_of(db, hooks) if store is None else None
+        self.store = store = store or self._own_store
+        self.planner = Planner(db, ledger, store, clock=clock)
+        self.runner = Runner(db, ledger, store, hooks, self.planner, client=client, clock=clock)
+        self.trash = Trash(ledger, client=client, clock=clock)
+        self.reclaim = Reclaim(db, ledger, client=client, clock=clock, scene=self.planner.scene)
+        self.compressions = Compressions(db, ledger, store, hooks, client=client, clock=clock)
+        self.edits = Edits(db, ledger, store, client=client, take_up=self.runner.take_up)
+        self.exporting = Exporting(db, ledger, client=client)
+        self.importing = Importing(db, ledger, client=client)
+        self.import_undo = ImportUndo(db, ledger, self.planner, self.runner)
+
+    def close(self) -> None:
+        """Close the session store that was made here, and nothing that was given."""
+        if self._own_store is not None:
+            self._own_store.close()
+
+
+def _store_of(db: StateDatabase, hooks: Hooks) -> SessionStore | None:
+    if db.folder is None:
+        return None
+    store = SessionStore.open(db.folder, db, hooks=hooks)
+    keep_marks(store, db)
+    return store

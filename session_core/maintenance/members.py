@@ -1,21 +1,23 @@
 """What a plan records of each of its members, and what of it is done by the next step.
 
 The name of a member begins with its part, since a plan may have a session and a route of one name.
+
+Columns of one row that a step writes, with what they were: written, kept, and taken back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from session_core.errors import Conflict
-from session_core.ledger.records import Kept, Member, Plan
-from session_core.ledger.steps import Prepared
-from session_core.maintenance.records import Chosen
-from session_core.models import Revision
-from session_core.state.contract import StateDatabase
+from session_core.ledger.execute import Prepared
+from session_core.ledger.types import Kept, Member, Plan
+from session_core.maintenance.types import Chosen
+from session_core.state.protocol import StateDatabase
+from session_core.types import Raw, Revision
 
 Part = Literal["sessions", "ghosts", "ended", "routes", "rows", "locks", "links", "files", "index"]
 
@@ -169,3 +171,61 @@ def sessions_of(member: Member) -> frozenset[str]:
 def of_part(plan: Plan, part: Part) -> list[Member]:
     """Return the members of a part about which nothing was decided yet."""
     return [member for member in plan.remaining if part_of(member) == part]
+
+
+CHANGE = "change"
+"""What a change is kept as: table, key, before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Columns of one row: what they were, and what they become."""
+
+    table: str
+    key: Mapping[str, Any]
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """By which name its row is told."""
+        return ", ".join(map(str, self.key.values()))
+
+    def write(self, db: StateDatabase) -> None:
+        """Write what they become.
+
+        Raises:
+            Changed: they are not any more what they were, or the row is gone.
+        """
+        db.change_row(self.table, self.key, self.before, self.after)
+
+    def reversed(self) -> Change:
+        """Return what takes this back."""
+        return Change(self.table, self.key, self.after, self.before)
+
+    def kept(self) -> Kept:
+        """Return it as the trash has it."""
+        value = {"table": self.table}
+        mappings = {name: getattr(self, name) for name in ("key", "before", "after")}
+        packed = {name: _packed(given) for name, given in mappings.items()}
+        return Kept(CHANGE, {**value, **packed})
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Change:
+        """Return what was kept."""
+        table, *mappings = (value[field.name] for field in fields(cls))
+        return cls(table, *map(_unpacked, mappings))
+
+
+def _packed(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {"raw": value.stored} if isinstance(value, Raw) else value
+        for name, value in given.items()
+    }
+
+
+def _unpacked(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: Raw(value["raw"]) if isinstance(value, dict) else value
+        for name, value in given.items()
+    }

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from session_core.errors import InvalidInput
+from session_core.ledger.execute import noting
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Batch, Member, Plan
-from session_core.ledger.steps import noting
-from session_core.maintenance import wording
-from session_core.maintenance.answers import Applied, Bytes, Item, Preview, ProgressFn, StopFn, said
-from session_core.maintenance.beginning import begin
+from session_core.ledger.types import Batch, Member, Plan
+from session_core.maintenance.apply.begin import begin
 from session_core.maintenance.disk import BEFORE
+from session_core.maintenance.select import protection
+from session_core.maintenance.types import Applied, Bytes, Item, Preview, ProgressFn, StopFn, said
 
 KIND = "prune trash"
 
@@ -127,7 +127,7 @@ class Trash:
 
 def _why(batch: Batch, now: float) -> str:
     expired = "; it has expired" if batch.expires_at <= now else ""
-    return f"{batch.what} of {batch.count:,}, {wording.ago(batch.at, now)}{expired}"
+    return f"{batch.what} of {batch.count:,}, {protection.ago(batch.at, now)}{expired}"
 
 
 def _unfit(batch: Batch) -> str:

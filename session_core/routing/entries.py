@@ -2,6 +2,8 @@
 
 What is not known by name is kept through a round trip. Times are naive local ones, as they have
 always been stored; one with a zone is brought to local time when it is read.
+
+In what state a route is: what a person would be told of a chat.
 """
 
 from __future__ import annotations
@@ -11,10 +13,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from session_core.errors import InvalidInput
-from session_core.keys import (
+from session_core.chats import (
     Platform,
     SessionSource,
     as_platform,
@@ -22,6 +23,12 @@ from session_core.keys import (
     check_session_id,
     check_session_key,
 )
+from session_core.errors import InvalidInput
+from session_core.routing.recovery import GOES_ON
+
+if TYPE_CHECKING:
+    from session_core.routing.store import SessionStore
+
 
 _OVERRIDE = ("model", "provider", "base_url")
 _COUNTS = (
@@ -261,3 +268,30 @@ def _without_secrets(override: Any) -> dict[str, str] | None:
     if not isinstance(override, Mapping):
         return None
     return {name: str(value) for name in _OVERRIDE if (value := override.get(name))} or None
+
+
+RouteState = Literal["active", "suspended", "resume_pending", "expired", "stale", "dangling"]
+
+
+def state_of(store: SessionStore, entry: SessionEntry) -> RouteState:
+    """Return the state of a route; one that the next message would mend is none that is lost."""
+    lost = _lost(store, entry)
+    if lost is not None:
+        return lost
+    if entry.suspended:
+        return "suspended"
+    if entry.resume_pending:
+        return "resume_pending"
+    return "expired" if store.is_session_expired(entry) else "active"
+
+
+def _lost(store: SessionStore, entry: SessionEntry) -> RouteState | None:
+    if store.db is None:
+        return None
+    row = store.db.get_session(entry.session_id)
+    if row is None:
+        return "dangling"
+    if row["end_reason"] == "compression":
+        row = store.db.get_session(store.db.get_compression_tip(entry.session_id)) or row
+    ended = row["end_reason"] is not None and row["end_reason"] not in GOES_ON
+    return "stale" if ended and not store.is_kept(entry) else None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from session_core.keys import platform_of
+from session_core.chats import platform_of
 from session_core.routing import policies
-from session_core.routing.crossing import Crossings
 from session_core.routing.entries import SessionEntry
-from session_core.routing.notes import CLAIM, TURN, new_token
+from session_core.routing.leases import CLAIM, TURN, new_token
+from session_core.routing.outbox import Crossings
 from session_core.routing.recovery import was_ended_by_the_clock
-from session_core.state.contract import StateDatabase
+from session_core.state.protocol import StateDatabase
 
 if TYPE_CHECKING:
-    from session_core.settings import SessionResetPolicy
+    from session_core.config import SessionResetPolicy
 
 
 class Expiry(Crossings):

@@ -2,6 +2,8 @@
 
 `_README` comes first; every key that begins with `_` is metadata: skipped by every reader, kept by
 every writer. What cannot be read is set aside under a new name before anything takes its place.
+
+A call that is made a while later, once for all who asked, and one that is tried again.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +20,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from session_core import _files
+from session_core import _atomic
 from session_core.errors import Denied, SessionError, StorageError, StorageFull
 from session_core.home import OWN_HOME
 
@@ -128,7 +131,7 @@ class Mirror:
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             if contents.broken:
-                aside = _files.set_aside(self.path, self._clock(), self._home)
+                aside = _atomic.set_aside(self.path, self._clock(), self._home)
                 self.problems[f"{self.path} was broken and is now {aside.name}"] = None
                 contents = Contents()
             metadata = self._explanation(contents.metadata) | contents.metadata
@@ -136,7 +139,7 @@ class Mirror:
             rest = contents.odd if odd is None else odd
             lines = chain(_members(first), members, _members(metadata), _members(rest))
             metadata |= first
-            _files.write_atomic(self.path, _object(lines), prefix=PREFIX, home=self._home)
+            _atomic.write_atomic(self.path, _object(lines), prefix=PREFIX, home=self._home)
         self._contents = Contents(metadata=metadata, odd=dict(rest))
         self._signature, self._written = self.signature(), True
 
@@ -155,8 +158,8 @@ class Mirror:
         """Keep what is no entry and stands where one is to be, in a file of its own."""
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            aside = _files.name_aside(self.path, self._clock(), self._home)
-            _files.write_atomic(
+            aside = _atomic.name_aside(self.path, self._clock(), self._home)
+            _atomic.write_atomic(
                 aside, (json.dumps(stored).encode(),), prefix=PREFIX, home=self._home
             )
         self.problems[f"what could not be read of {', '.join(stored)} is in {aside.name}"] = None
@@ -164,14 +167,14 @@ class Mirror:
     @contextmanager
     def alone(self, patience_s: float | None = None) -> Iterator[None]:
         """No other process writes the file meanwhile."""
-        with self._errors(), _files.exclusive(self.path.with_name(LOCK), patience_s):
+        with self._errors(), _atomic.exclusive(self.path.with_name(LOCK), patience_s):
             yield
 
     def sweep(self) -> None:
         """Remove what killed writers have left."""
         if self.path.parent.is_dir():
             now = self._clock()
-            _files.sweep(self.path.parent, PREFIX, older_than_s=_STALE_S, now=now)
+            _atomic.sweep(self.path.parent, PREFIX, older_than_s=_STALE_S, now=now)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -184,7 +187,7 @@ class Mirror:
     def _parse(self) -> Contents:
         try:
             with self._errors():
-                data = _files.read_file(self.path, _MOST_BYTES)
+                data = _atomic.read_file(self.path, _MOST_BYTES)
             loaded = json.loads(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             self.problems[f"{self.path} cannot be read: {type(error).__name__}"] = None
@@ -219,3 +222,65 @@ def _object(members: Iterable[str]) -> Iterator[bytes]:
         yield (before + ",\n".join(piece)).encode()
         before = ",\n"
     yield b"{\n}\n" if before == "{\n" else b"\n}\n"
+
+
+RETRY_S = 1.0
+"""What has failed is tried again so much later, then after twice as long, and so on."""
+
+_MOST_RETRY_S = 30.0
+
+
+class Later:
+    """Makes one call, in a thread of its own, for which a process that ends waits."""
+
+    def __init__(self, call: Callable[[], object], *, waited_for: bool = True) -> None:
+        self._call = call
+        self._waited_for = waited_for
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def ask(self, delay_s: float) -> None:
+        """Let the call be made, at once where the process is ending and starts no thread."""
+        with self._lock:
+            if self._timer is not None:
+                return
+            self._timer = threading.Timer(delay_s, self._make)
+            self._timer.daemon = not self._waited_for
+            try:
+                self._timer.start()
+            except RuntimeError:
+                self._timer = None
+            else:
+                return
+        if self._waited_for:
+            self._call()
+
+    def forget(self) -> bool:
+        """Make no call any more; return whether one was to be made."""
+        with self._lock:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        return timer is not None
+
+    def _make(self) -> None:
+        if self.forget():
+            self._call()
+
+
+class Retry:
+    """Tries a call again that asks for it where it fails; a process that ends does not wait."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._later = Later(call, waited_for=False)
+        self._delay_s = RETRY_S
+
+    def ask(self) -> None:
+        """Let the call be made again, later than the last time."""
+        self._later.ask(self._delay_s)
+        self._delay_s = min(2 * self._delay_s, _MOST_RETRY_S)
+
+    def forget(self) -> None:
+        """Note that the call has done its work, or is not wanted any more."""
+        self._later.forget()
+        self._delay_s = RETRY_S

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from session_core.routing.entries import SessionEntry, local
 
 if TYPE_CHECKING:
-    from session_core.settings import SessionResetPolicy
+    from session_core.config import SessionResetPolicy
 
 Active = Callable[[str], bool]
 """Whether a process of a chat is at work, by session key."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from session_core.errors import Busy, Conflict, InvalidInput, SessionError
 from session_core.home import is_same_file
-from session_core.routing import policies, states
-from session_core.routing.deciding import check_is_key
-from session_core.routing.entries import SessionEntry
-from session_core.routing.interruptions import Interruptions
-from session_core.routing.owed import owe_as, owed_by
-from session_core.routing.states import RouteState
+from session_core.routing import entries as routing_entries
+from session_core.routing import policies
+from session_core.routing.decisions import check_is_key
+from session_core.routing.entries import RouteState, SessionEntry
+from session_core.routing.outbox import owe_as, owed_by
+from session_core.routing.sessions import Interruptions
 
 if TYPE_CHECKING:
     import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from session_core.hooks import Hooks
-    from session_core.state.contract import StateDatabase
+    from session_core.state.protocol import StateDatabase
 
 
 class SessionStore(Interruptions):
@@ -41,7 +41,7 @@ class SessionStore(Interruptions):
         hooks: Hooks | None = None,
     ) -> Self:
         """Open the store of a home as its configuration says: which folder, which policies."""
-        from session_core.settings import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
+        from session_core.config import GatewayConfig  # noqa: PLC0415 -- costs an import of pydantic
 
         config = GatewayConfig.load(home)
         return cls(config.sessions_dir or Path(home, "sessions"), config, db=db, hooks=hooks)
@@ -87,7 +87,7 @@ class SessionStore(Interruptions):
 
     def state_of(self, entry: SessionEntry) -> RouteState:
         """Return the state of a route: `stale` and `dangling` are those that lead nowhere."""
-        return states.state_of(self, entry)
+        return routing_entries.state_of(self, entry)
 
     # -- marks -------------------------------------------------------------------------------
 

@@ -15,15 +15,15 @@ from anyio import CancelScope, sleep
 
 from session_core.aio import AsyncFace, Kind, in_thread
 from session_core.errors import InvalidInput
-from session_core.state.contract import StateDatabase, Stop
-from session_core.state.following import Following
+from session_core.state.polling import Following
+from session_core.state.protocol import StateDatabase, Stop
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from session_core.models import Changes, HomeKind
+    from session_core.types import Changes, HomeKind
 
 P = ParamSpec("P")
 R = TypeVar("R")

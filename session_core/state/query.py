@@ -3,16 +3,25 @@
 Operators act in upper case only. What does not parse is searched as the words it consists of, so no
 text is an error. The matcher says on decoded text what an index can only say of its own copy, and
 every engine uses this one.
+
+Plain questions: which of their words mean something, and what else a word may look like.
+
+Whether a decoded text matches a query, how often, and where: the same for every engine.
+
+What counts is what a word index counts: the folded words, one behind the other. They are looked up
+with `in` first, which is a memory search, and gone through only where that found something.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator
+import unicodedata
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Union
 
-from session_core.state import searchable
+from session_core.state import search_text
 
 MAX_LENGTH = 2048
 MAX_LEAVES = 48
@@ -35,7 +44,7 @@ class Leaf:
     @property
     def words(self) -> list[str]:
         """The folded words of it."""
-        return searchable.words(self.text)
+        return search_text.words(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,4 +258,219 @@ def _leaf(token: str) -> Leaf | None:
     prefix = token.endswith("*") and not token.endswith("**")
     text = token.strip('"*') if token.startswith('"') else token.rstrip("*").replace('"', " ")
     text = text.strip()
-    return Leaf(text, prefix) if searchable.words(text) else None
+    return Leaf(text, prefix) if search_text.words(text) else None
+
+
+_STOPPED = """
+a about after again all also am an and any anyone are as at be because been before being but by can
+could did do does doing done ever every for from get got had has have he her here him his how i if
+in into is it its just like made make many may me might more most much must my no nor not now of off
+often on once one only or other our out over own please say should so some such than that the their
+them then there these they this those through to too under until up us very was we went were what
+when where which while who whom whose why will with would yes you your we've i've it's what's who's
+how's let's don't didn't doesn't isn't can't said tell told know find show last ago
+"""
+_ASKED = """
+what what's which who who's whose whom why how when where did do does is are was were can could
+should has have
+"""
+_ENDED = """
+ization isation ations ation ments ment ings ing ions ion izes ized ize ised ise ies ied ers ed es
+er ly s e y
+"""
+_FORMED = """
+e s es ed d ing er ers y ies ied ion ions ation ations ize ized ization ment ly
+"""
+STOP = frozenset(_STOPPED.split())
+_ASKING = frozenset(_ASKED.split())
+_ENDINGS = _ENDED.split()
+_FORMS = _FORMED.split()
+_SPACELESS_STOP = frozenset(
+    "的了是在我你他她它们吗呢吧么什怎哪谁和与就都也不这那有没很到说要去会着过给把被为"
+    "のはがをにへとでもかな"
+)
+_VOWELS = "aeiou"
+_SHORTEST_QUESTION = 4
+_SHORTEST_STEM = 3
+_SHORTEST_FORMED = 4
+
+
+def is_question(text: str) -> bool:
+    """Whether a text asks something: the one message that has all of its words may ask it too."""
+    typed = text.lower().split()
+    return len(typed) >= _SHORTEST_QUESTION and (text.endswith("?") or typed[0] in _ASKING)
+
+
+def is_stop(piece: str) -> bool:
+    """Whether a piece says nothing about what is asked."""
+    if search_text.has_spaceless(piece):
+        return any(char in _SPACELESS_STOP for char in piece)
+    return piece in STOP or len(piece) == 1
+
+
+def pieces(text: str, gram: int) -> Iterator[str]:
+    """Yield the words of a text, an identifier whole and in its parts.
+
+    What is written without spaces comes in overlapping pieces.
+    """
+    rest = text = unicodedata.normalize("NFKC", text)
+    for run in search_text.runs(text):
+        size = min(gram, len(run))
+        yield from (run[at : at + size] for at in range(len(run) - size + 1))
+        rest = rest.replace(run, " ")
+    for part in rest.split():
+        found = search_text.words(part)
+        if len(found) > 1 and "'" not in part:
+            yield part.lower()
+        if len(found) == 1 and not part.isascii():
+            yield part.lower()  # an index that does not fold has it as it was typed
+        else:
+            yield from found[:1] if "'" in part else found
+
+
+def forms(piece: str) -> list[str]:
+    """Return the word and what it may look like elsewhere: decided, decide, decides, deciding."""
+    if not (piece.isascii() and piece.isalpha() and len(piece) >= _SHORTEST_FORMED):
+        return [piece]
+    stems = {piece}
+    for ending in _ENDINGS:
+        stem = piece.removesuffix(ending)
+        if stem != piece and len(stem) >= _SHORTEST_STEM:
+            stems.add(stem)
+            if stem[-1] == stem[-2] and stem[-1] not in "aeiouls":
+                stems.add(stem[:-1])
+            break
+    found = [piece]
+    for stem in sorted(stems):
+        found += [stem, *(stem + form for form in _FORMS)]
+        if stem[-1] not in _VOWELS and stem[-2] in _VOWELS:
+            found += [stem + stem[-1] + form for form in ("ed", "ing", "er")]
+    return list(dict.fromkeys(found))
+
+
+class Word:
+    """One leaf, ready to be looked for in folded text."""
+
+    __slots__ = ("_again", "_lone", "_longest", "leaf", "words")
+
+    def __init__(self, leaf: Leaf) -> None:
+        self.leaf = leaf
+        self.words = tuple(leaf.words) or ("\x00",)
+        self._lone = [search_text.has_spaceless(one) for one in self.words]
+        self._longest = max(self.words, key=len)
+        self._again = _again(self.words)
+
+    @property
+    def longest(self) -> str:
+        """A piece that is in every text that has the leaf."""
+        return self._longest
+
+    def find(self, folded: str, start: int = 0) -> tuple[int, int] | None:
+        """Return where it begins and ends, at or after `start`, None if it is not there."""
+        if len(self.words) == 1:
+            return self._find_one(folded, start)
+        if self._longest not in folded:
+            return None
+        at, begins = start, list[int]()
+        while True:
+            if not begins:
+                at = self._begin(folded, at)
+                if at < 0:
+                    return None
+            place = len(begins)
+            end = self._end(folded, at, place)
+            if end is not None:
+                begins.append(at)
+                if len(begins) == len(self.words):
+                    return begins[0], end
+                at = _next(folded, end)
+            elif begins:
+                # No word of the text is read twice: it may go on as a later beginning.
+                del begins[: place - self._again[place]]
+            else:
+                at += 1
+
+    def _find_one(self, folded: str, at: int) -> tuple[int, int] | None:
+        """Return the same where it has one word, as most have."""
+        while (at := self._begin(folded, at)) >= 0:
+            end = self._end(folded, at, 0)
+            if end is not None:
+                return at, end
+            at += 1
+        return None
+
+    def count(self, folded: str) -> int:
+        """Return about how often it is there, 0 only if it is not."""
+        return folded.count(self._longest) if self.find(folded) else 0
+
+    def _begin(self, folded: str, at: int) -> int:
+        """Return where its first word may begin, -1 if nowhere."""
+        at = folded.find(self.words[0], at)
+        while at > 0 and not self._lone[0] and search_text.is_joined(folded[at - 1]):
+            at = folded.find(self.words[0], at + 1)
+        return at
+
+    def _end(self, folded: str, at: int, place: int) -> int | None:
+        """Return where that one of its words ends if it begins there."""
+        if not folded.startswith(self.words[place], at):
+            return None
+        end = at + len(self.words[place])
+        if self._lone[place] or (self.leaf.prefix and place == len(self.words) - 1):
+            return end
+        return None if end < len(folded) and search_text.is_joined(folded[end]) else end
+
+
+def _next(folded: str, at: int) -> int:
+    """Return where the next word begins."""
+    while at < len(folded) and search_text.is_between(folded[at]):
+        at += 1
+    return at
+
+
+def _again(words: Sequence[str]) -> list[int]:
+    """Return, for so many first words, how many of their last ones are its first ones again."""
+    found = [0] * len(words)
+    for count in range(2, len(words)):
+        shared = found[count - 1]
+        while shared and words[shared] != words[count - 1]:
+            shared = found[shared]
+        found[count] = shared + (words[shared] == words[count - 1])
+    return found
+
+
+@lru_cache(maxsize=512)
+def word(leaf: Leaf) -> Word:
+    """Return a leaf, ready to be looked for."""
+    return Word(leaf)
+
+
+def matches(node: Node, folded: str) -> bool:
+    """Whether folded text matches."""
+    if isinstance(node, Leaf):
+        return word(node).find(folded) is not None
+    if isinstance(node, Not):
+        return not matches(node.part, folded)
+    if isinstance(node, And):
+        return all(matches(part, folded) for part in node.parts)
+    return any(matches(part, folded) for part in node.parts)
+
+
+def needle(node: Node) -> str:
+    """Return a piece that is in every text that matches; empty where there is none."""
+    if isinstance(node, Leaf):
+        return word(node).longest
+    if isinstance(node, And):
+        return max(map(needle, node.parts), key=len)
+    return ""
+
+
+def begins(needle: str) -> Callable[[str], bool]:
+    """Return a test whether a folded needle stands at the beginning of a word."""
+
+    def test(folded: str) -> bool:
+        at = folded.find(needle)
+        while at > 0 and search_text.is_joined(folded[at - 1]):
+            at = folded.find(needle, at + 1)
+        return at >= 0
+
+    return test

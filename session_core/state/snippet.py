@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from session_core.state import searchable
+from session_core.state import search_text
 
 LENGTH = 200
 _LEAD = 50
@@ -27,7 +27,7 @@ def cut(
     """Return about 200 characters around the place where most words are close together."""
     if len(text) <= LENGTH:
         return " ".join(text.split())
-    folded = searchable.fold(text) if folded is None else folded
+    folded = search_text.fold(text) if folded is None else folded
     places = _places(folded, words, literal)
     best = max({at for at, _ in places}, key=lambda at: _worth(at, places), default=0)
     start = _unfolded(text, folded, best)
@@ -66,7 +66,7 @@ def _unfolded(text: str, folded: str, at: int) -> int:
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
-        if len(searchable.fold(text[:middle])) < at:
+        if len(search_text.fold(text[:middle])) < at:
             low = middle + 1
         else:
             high = middle

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from session_core.errors import InvalidInput
-from session_core.state import arguments
+from session_core.state import validation
 
 MAX_LENGTH = 100
 
@@ -24,7 +24,7 @@ def clean(title: str | None) -> str | None:
     Raises:
         InvalidInput: it is no text, or what is left is longer than 100 characters.
     """
-    arguments.check_text("title", title)
+    validation.check_text("title", title)
     if not title:
         return None
     text = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in title)

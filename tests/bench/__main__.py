@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from session_core import driver
+from session_core import _sqlite3
 from session_core.errors import Unsupported
 from tests.bench import (
     beside,
@@ -92,18 +92,18 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
-def _choose() -> driver.Choice:
+def _choose() -> _sqlite3.Choice:
     try:
-        return driver.choose("bundled").name
+        return _sqlite3.choose("bundled").name
     except Unsupported:
-        return driver.choose("standard").name
+        return _sqlite3.choose("standard").name
 
 
 class Bench:
     """One run: the homes, who runs on them, and the table."""
 
     def __init__(
-        self, folder: Path, *, quick: bool, names: Sequence[str], driver_name: driver.Choice
+        self, folder: Path, *, quick: bool, names: Sequence[str], driver_name: _sqlite3.Choice
     ) -> None:
         self.folder = folder
         self.quick = quick
@@ -113,7 +113,7 @@ class Bench:
 
     def run(self) -> None:
         """Print the table, a row as soon as it is measured."""
-        chosen = driver.describe()
+        chosen = _sqlite3.describe()
         print(
             f"{os.cpu_count()} cores (load {_load()}), Python {platform.python_version()}, "
             f"ours on {chosen.name} SQLite {chosen.version}, {date.today().isoformat()}, "  # noqa: DTZ011

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from session_core import SessionDB, driver
-from session_core.state.sqlite.handle import file_uri
+from session_core import SessionDB, _sqlite3
+from session_core.state.sqlite.connection import file_uri
 from tests.bench import beside, shapes
 from tests.bench.text import HALF
 
@@ -135,7 +135,7 @@ def _store_session(db: SessionDB, session: shapes.Session) -> None:
 def fill_hermes(db_path: Path, content: shapes.Home) -> Counted:
     beside.run_hermes(db_path.parent, {"db": str(db_path), "do": "create"})
     counted = Counted()
-    connection = driver.connect(file_uri(db_path, "mode=rw"), busy_timeout_s=1)
+    connection = _sqlite3.connect(file_uri(db_path, "mode=rw"), busy_timeout_s=1)
     try:
         connection.execute("PRAGMA synchronous=OFF")
         triggers = _take_triggers_away(connection)
@@ -154,7 +154,7 @@ def fill_hermes(db_path: Path, content: shapes.Home) -> Counted:
     return counted
 
 
-def _take_triggers_away(connection: driver.Connection) -> list[str]:
+def _take_triggers_away(connection: _sqlite3.Connection) -> list[str]:
     asked = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'messages'"
     triggers = connection.execute(asked).fetchall()
     for name, _ in triggers:
@@ -162,7 +162,7 @@ def _take_triggers_away(connection: driver.Connection) -> list[str]:
     return [sql for _, sql in triggers]
 
 
-def _insert_rows(connection: driver.Connection, sessions: Iterable[shapes.Session]) -> None:
+def _insert_rows(connection: _sqlite3.Connection, sessions: Iterable[shapes.Session]) -> None:
     connection.execute("BEGIN")
     for session in sessions:
         _insert(connection, "sessions", [session.row])
@@ -172,7 +172,7 @@ def _insert_rows(connection: driver.Connection, sessions: Iterable[shapes.Sessio
     connection.execute("COMMIT")
 
 
-def _insert(connection: driver.Connection, table: str, rows: list[dict[str, Any]]) -> None:
+def _insert(connection: _sqlite3.Connection, table: str, rows: list[dict[str, Any]]) -> None:
     names = list(rows[0])
     values = ", ".join(f":{name}" for name in names)
     sql = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"  # noqa: S608 -- our names
@@ -185,7 +185,7 @@ def _as_stored(session_id: str, message: dict[str, Any]) -> dict[str, Any]:
     return message | stored
 
 
-def _fill_search(connection: driver.Connection) -> None:
+def _fill_search(connection: _sqlite3.Connection) -> None:
     (last,) = connection.execute("SELECT max(id) FROM messages").fetchone()
     for table in ("messages_fts", "messages_fts_trigram"):
         for first in range(1, last + 1, _AT_ONCE):
@@ -201,7 +201,7 @@ def _fill_search(connection: driver.Connection) -> None:
 def _fingerprint(shape: shapes.Shape, kind: str) -> str:
     sources = [*_HERE.glob("*.txt"), *(_HERE / f"{name}.py" for name in _TEXT_SOURCES)]
     if kind == "own":
-        library = Path(driver.__file__).parent / "state"
+        library = Path(_sqlite3.__file__).parent / "state"
         sources += sorted(path for path in library.rglob("*") if path.suffix in (".py", ".sql"))
     digest = hashlib.sha256(repr(shape).encode())
     for source in sources:

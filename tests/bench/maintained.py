@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from session_core import driver
-from session_core.state.sqlite.handle import file_uri
+from session_core import _sqlite3
+from session_core.state.sqlite.connection import file_uri
 from tests.bench import beside, years
 from tests.bench.rows import Answer, Row
 
@@ -161,8 +161,8 @@ class Maintained:
     def _copy(self) -> None:
         shutil.rmtree(self._place, ignore_errors=True)
         self._place.mkdir()
-        source = driver.connect(file_uri(Path(self._built.db), "mode=ro"), busy_timeout_s=1)
-        target = driver.connect(file_uri(self._place / "state.db", "mode=rwc"), busy_timeout_s=1)
+        source = _sqlite3.connect(file_uri(Path(self._built.db), "mode=ro"), busy_timeout_s=1)
+        target = _sqlite3.connect(file_uri(self._place / "state.db", "mode=rwc"), busy_timeout_s=1)
         target.execute("PRAGMA synchronous=OFF")
         source.backup(target)
         source.close()

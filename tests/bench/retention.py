@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from session_core import Compressor, Ledger, SessionDB, StateFolder
-from session_core.compression import boundaries, extractive
+from session_core.compression import ranges
+from session_core.compression.extractive import summarize
 from tests.bench.rows import Answer, Row
 from tests.bench.talk import Message, size, texts
 from tests.bench.working_sessions import HEAD, KINDS, RATIO, TAIL, Session
@@ -27,7 +28,7 @@ from tests.bench.working_sessions import HEAD, KINDS, RATIO, TAIL, Session
 KEPT = 0.95
 PLAN_S = 2.0
 _AT_ONCE = 1000
-LIMITS = boundaries.Limits(protect_first=HEAD - 1, keep_last=TAIL)
+LIMITS = ranges.Limits(protect_first=HEAD - 1, keep_last=TAIL)
 """Those of the sessions; the system prompt is kept in any case."""
 
 
@@ -125,17 +126,17 @@ def _renamed(message: Message, round_: int) -> Message:
 def _ours(chosen: Sequence[Session]) -> Kept:
     summaries, taken = [], []
     for session in chosen:
-        found = boundaries.choose_range(session.messages, LIMITS)
+        found = ranges.choose_range(session.messages, LIMITS)
         if _span(found) != (session.start, session.end):
             raise RuntimeError(f"session {session.number} is not compressed where its facts lie")
         began = time.perf_counter()
-        summaries.append(extractive.summarize(session.zone, session.budget))
+        summaries.append(summarize.summarize(session.zone, session.budget))
         taken.append((time.perf_counter() - began) * 1000)
     return _kept(chosen, summaries, statistics.median(taken))
 
 
-def _span(found: boundaries.Range | boundaries.Refused) -> tuple[int, int] | None:
-    return (found.start, found.end) if isinstance(found, boundaries.Range) else None
+def _span(found: ranges.Range | ranges.Refused) -> tuple[int, int] | None:
+    return (found.start, found.end) if isinstance(found, ranges.Range) else None
 
 
 def _cuts(chosen: Sequence[Session]) -> dict[str, Kept]:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from session_core import SessionDB, driver
-from session_core.state.sqlite.handle import file_uri
+from session_core import SessionDB, _sqlite3
+from session_core.state.sqlite.connection import file_uri
 from tests.bench import listening, rows, serving, starting, through_sdk
 from tests.bench.build import Built
 from tests.bench.hearing import heard_row
@@ -54,8 +54,8 @@ def _copy(built: Built, home: Path) -> None:
     """Copy a home by SQLite, and give Hermes chats in it."""
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    source = driver.connect(file_uri(Path(built.db), "mode=ro"), busy_timeout_s=1)
-    target = driver.connect(file_uri(home / "state.db", "mode=rwc"), busy_timeout_s=1)
+    source = _sqlite3.connect(file_uri(Path(built.db), "mode=ro"), busy_timeout_s=1)
+    target = _sqlite3.connect(file_uri(home / "state.db", "mode=rwc"), busy_timeout_s=1)
     target.execute("PRAGMA synchronous=OFF")
     source.backup(target)
     source.close()

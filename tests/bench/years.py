@@ -11,7 +11,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from session_core import driver
+from session_core import _sqlite3
 from tests.bench import build, shapes
 
 DAY_S = 86_400.0
@@ -135,7 +135,7 @@ def home(folder: Path, size: Size, kind: str) -> Built:
 def _fingerprint(size: Size, kind: str) -> str:
     sources = [_HERE / name for name in _SOURCES]
     if kind == "own":
-        library = Path(driver.__file__).parent / "state" / "sqlite"
+        library = Path(_sqlite3.__file__).parent / "state" / "sqlite"
         sources += [library / name for name in _STORED_BY]
     digest = hashlib.sha256(repr(size).encode())
     for source in sources:

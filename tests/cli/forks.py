@@ -145,7 +145,7 @@ class Forks:
 def _import_all() -> None:
     for module, _ in import_module("mcp_serve.cli.main").VERBS.values():
         import_module(module)
-    for name in ("maintenance.maintenance", "compression.compressor", "state.sqlite.db"):
+    for name in ("maintenance.maintenance", "compression.compressor", "state.sqlite.database"):
         import_module(f"session_core.{name}")
 
 

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from mcp_serve.cli import sample
+from mcp_serve.cli.demo_home import sample
 from mcp_serve.cli.screen import WIDTH, ago, ahead, fit
 from tests.cli.at_terminal import (
     COMMAND,

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from mcp_serve.cli import sample
+from mcp_serve.cli.demo_home import sample
 from session_core import Ledger, SessionDB, StateFolder
 from tests.cli.at_terminal import (
     COMMAND,

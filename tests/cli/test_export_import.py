@@ -8,7 +8,7 @@ import shlex
 import pytest
 from rich.cells import cell_len
 
-from mcp_serve.cli import sample
+from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB
 from tests.cli.at_terminal import CTRL_C, Person, plain
 from tests.maintenance.carried import differences, rows

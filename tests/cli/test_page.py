@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from mcp_serve.cli import markup
+from mcp_serve.cli.report import markup
 from session_core import SessionDB
 from tests.cli.at_terminal import Person
 from tests.cli.browser import contents, picture

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcp_serve.cli import sample
+from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.cli.at_terminal import STYLE, Person, plain, too_wide
 

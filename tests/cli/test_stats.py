@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from mcp_serve.cli import charts, sample
+from mcp_serve.cli.demo_home import sample
+from mcp_serve.cli.report import charts
 from mcp_serve.tools.stats import SPEC
 from session_core import SessionDB
 from tests.cli.at_terminal import COMMAND, Person, plain

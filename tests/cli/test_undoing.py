@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from mcp_serve.cli import sample
+from mcp_serve.cli.demo_home import sample
 from session_core import SessionDB, SessionFilter
 from tests.cli.at_terminal import CTRL_C
 from tests.cli.homes import FRESH, LONG, build

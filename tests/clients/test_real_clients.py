@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mcp_serve.cli.clients import formats, server
+from mcp_serve.cli.clients import files, formats
 from mcp_serve.cli.clients.places import CLIENTS, Machine
 from tests.clients.conftest import WAYS, reached
 from tests.node import modules, node
@@ -124,7 +124,7 @@ def entry_of(name: str, user: Path, project: Path | None = None) -> dict[str, An
 
 
 def words_of(entry: dict[str, Any]) -> list[str]:
-    return server.words(entry)
+    return files.words(entry)
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from session_core.compression.boundaries import Limits
-from session_core.compression.summaries import END, NOTE, PREFIX
+from session_core.compression.ranges import Limits
+from session_core.compression.summary_message import END, NOTE, PREFIX
 
 Messages = list[dict[str, Any]]
 Shape = Literal["openai", "anthropic"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from session_core.compression import tokens
-from session_core.compression.assemble import Assembled, assemble
-from session_core.compression.boundaries import Refused
-from session_core.compression.summaries import END, NOTE, PREFIX
+from session_core.compression import chat_messages
+from session_core.compression.ranges import Refused
+from session_core.compression.rebuild import Assembled, assemble
+from session_core.compression.summary_message import END, NOTE, PREFIX
 from session_core.errors import InvalidInput
 from tests.compression.conversations import answered, called, faults
 
@@ -33,8 +33,8 @@ def test_the_summary_stands_in_the_place_of_the_range() -> None:
     assert list(done.messages) == [TALK[0], said, note, *TALK[6:]]
     assert done.summary == (said, note)
     assert faults(done.messages) == []
-    assert done.tokens_before == sum(map(tokens.estimate, TALK))
-    assert done.tokens_after == sum(map(tokens.estimate, done.messages))
+    assert done.tokens_before == sum(map(chat_messages.estimate, TALK))
+    assert done.tokens_after == sum(map(chat_messages.estimate, done.messages))
 
 
 def test_markers_are_no_neighbours() -> None:

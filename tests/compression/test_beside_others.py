@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from session_core import Compressor, SessionDB, SessionStore
-from session_core.compression.records import NotCompressed
+from session_core.compression.types import NotCompressed
 from tests.compression.homes import LAST, Chat, short
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from session_core.compression import callables
-from session_core.compression.boundaries import Refused
-from session_core.compression.callables import Failure, State
+from session_core.compression import summarizers
+from session_core.compression.ranges import Refused
+from session_core.compression.summarizers import Failure, State
 from session_core.event_loops import AsyncioLoop
 
 BRIEF = object()
@@ -24,7 +24,7 @@ def test_a_function_is_given_the_brief_and_its_text_is_returned() -> None:
         given.append(brief)
         return "text"
 
-    assert callables.call(summarizer, BRIEF, 10) == "text"
+    assert summarizers.call(summarizer, BRIEF, 10) == "text"
     assert given == [BRIEF]
 
 
@@ -34,15 +34,15 @@ async def _slow(brief: object) -> str:
 
 
 def test_an_async_function_is_called_without_a_loop() -> None:
-    assert callables.call(_slow, BRIEF, 10) == "text"
+    assert summarizers.call(_slow, BRIEF, 10) == "text"
 
 
 def test_an_async_function_is_called_inside_of_a_loop() -> None:
     async def main() -> str | Failure:
-        return await asyncio.to_thread(callables.call, _slow, BRIEF, 10)
+        return await asyncio.to_thread(summarizers.call, _slow, BRIEF, 10)
 
     async def blocking() -> str | Failure:
-        return callables.call(_slow, BRIEF, 10)
+        return summarizers.call(_slow, BRIEF, 10)
 
     assert asyncio.run(main()) == "text"
     assert asyncio.run(blocking()) == "text"
@@ -57,7 +57,7 @@ def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
             return await queue.get()
 
         asked = asyncio.create_task(
-            asyncio.to_thread(callables.call, of_this_loop, BRIEF, 10, AsyncioLoop(loop))
+            asyncio.to_thread(summarizers.call, of_this_loop, BRIEF, 10, AsyncioLoop(loop))
         )
         await queue.put("text")
         return await asked
@@ -68,7 +68,7 @@ def test_an_async_function_runs_on_the_loop_that_is_given() -> None:
 def test_a_function_that_hangs_is_left_behind() -> None:
     release = threading.Event()
     try:
-        failure = callables.call(lambda _: str(release.wait(60)), BRIEF, 0.05)
+        failure = summarizers.call(lambda _: str(release.wait(60)), BRIEF, 0.05)
     finally:
         release.set()
     assert failure == Failure("timeout", "no summary within 0.05 s")
@@ -85,13 +85,13 @@ def test_an_async_function_that_hangs_is_cancelled() -> None:
             raise
         return ""
 
-    assert callables.call(hang, BRIEF, 0.05) == Failure("timeout", "no summary within 0.05 s")
+    assert summarizers.call(hang, BRIEF, 0.05) == Failure("timeout", "no summary within 0.05 s")
     assert cancelled.wait(10)
 
 
 @pytest.mark.parametrize("result", [None, "", " \n", 7, ["text"]])
 def test_what_is_no_text_is_a_failure(result: Any) -> None:
-    failure = callables.call(lambda _: result, BRIEF, 10)
+    failure = summarizers.call(lambda _: result, BRIEF, 10)
     assert failure == Failure("other", "the summarizer returned no text")
 
 
@@ -141,7 +141,7 @@ def test_an_error_is_told_by_its_type_its_status_and_its_words(
     def summarizer(brief: object) -> str:
         raise error
 
-    failure = callables.call(summarizer, BRIEF, 10)
+    failure = summarizers.call(summarizer, BRIEF, 10)
     assert isinstance(failure, Failure)
     assert (failure.kind, failure.error) == (kind, error)
     assert failure.aborts == (kind in ("authentication", "quota", "network"))
@@ -151,7 +151,7 @@ def test_a_failure_does_not_repeat_a_key() -> None:
     def summarizer(brief: object) -> str:
         raise ValueError("bad key sk-abcdefghijklmnopqrstuvwxyz012345, sorry\nand more")
 
-    failure = callables.call(summarizer, BRIEF, 10)
+    failure = summarizers.call(summarizer, BRIEF, 10)
     assert isinstance(failure, Failure)
     assert failure.message == "ValueError: bad key …, sorry"
 
@@ -168,8 +168,10 @@ def test_a_failure_does_not_repeat_a_key() -> None:
         ("other", 60),
     ],
 )
-def test_each_kind_of_failure_has_its_cooldown(kind: callables.FailureKind, seconds: float) -> None:
-    state = callables.failed(State(streak=1), Failure(kind, "m"), 1000.0)
+def test_each_kind_of_failure_has_its_cooldown(
+    kind: summarizers.FailureKind, seconds: float
+) -> None:
+    state = summarizers.failed(State(streak=1), Failure(kind, "m"), 1000.0)
     assert state.cooldown_until == 1000.0 + seconds
     assert state.streak == 1
 
@@ -179,30 +181,30 @@ def test_timeouts_in_a_row_cool_down_longer_and_others_begin_anew() -> None:
     state = State()
     waits = []
     for _ in range(4):
-        state = callables.failed(state, timeout, 0.0)
+        state = summarizers.failed(state, timeout, 0.0)
         waits.append(state.cooldown_until)
     assert waits == [60.0, 300.0, 900.0, 900.0]
-    other = callables.failed(state, Failure("other", "m"), 0.0)
-    assert callables.failed(other, timeout, 0.0).cooldown_until == 60.0
+    other = summarizers.failed(state, Failure("other", "m"), 0.0)
+    assert summarizers.failed(other, timeout, 0.0).cooldown_until == 60.0
 
 
 def test_a_cooldown_refuses_until_it_is_over() -> None:
     state = State(1060.0, "stream: x")
-    assert callables.decide(state, 1000.0) == Refused(
+    assert summarizers.decide(state, 1000.0) == Refused(
         "cooldown", "summaries failed (stream: x); wait 60 s, or force it"
     )
-    assert callables.decide(state, 1060.0) is None
+    assert summarizers.decide(state, 1060.0) is None
 
 
 def test_two_fallbacks_in_a_row_refuse_without_an_end() -> None:
-    assert callables.decide(State(streak=1), 0.0) is None
-    refused = callables.decide(State(streak=2), 0.0)
+    assert summarizers.decide(State(streak=1), 0.0) is None
+    refused = summarizers.decide(State(streak=2), 0.0)
     assert refused is not None
     assert refused.code == "ineffective"
 
 
 def test_who_insists_is_never_refused() -> None:
-    assert callables.decide(State(2000.0, "x", 5), 0.0, force=True) is None
+    assert summarizers.decide(State(2000.0, "x", 5), 0.0, force=True) is None
 
 
 def test_a_state_is_what_stands_in_the_row() -> None:

@@ -20,7 +20,8 @@ from session_core import (
     NotFound,
     StateFolder,
 )
-from session_core.compression import placement, summaries
+from session_core.compression import ranges as compression_shape
+from session_core.compression import summary_message
 from tests.compression.conversations import faults
 from tests.compression.homes import LAST, Chat, refused, say_more, short
 
@@ -90,7 +91,7 @@ def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: An
     made = len(after) - start - LAST
     assert after[:start] == rows[:start]
     assert after[-LAST:] == rows[-LAST:]
-    said = [summaries.read(message) for message in after[start : start + made]]
+    said = [summary_message.read(message) for message in after[start : start + made]]
     assert [found.text for found in said if found] == ["what was said"]
     assert faults(after) == []
 
@@ -196,7 +197,7 @@ def test_an_earlier_summary_is_replaced_by_one_that_updates_it(chat: Chat) -> No
         chat.say(f"and then {number} " + "again " * 50)
     chat.compressor().compress(chat.session_id, keep_last=LAST)
     rows = chat.db.get_messages(chat.session_id)
-    found = [text for row in rows if (text := summaries.read(row))]
+    found = [text for row in rows if (text := summary_message.read(row))]
     assert len(found) == 1
     assert "ABC-1" in found[0].text
 
@@ -305,7 +306,7 @@ def test_what_was_said_since_the_plan_may_be_too_much_for_its_shape(
     touched = planned.brief.messages + 2 * LAST
     say_more(chat)
     row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
-    monkeypatch.setattr(placement, "MOST_S", (touched + 10) * row_s)
+    monkeypatch.setattr(compression_shape, "MOST_S", (touched + 10) * row_s)
     before = chat.whole()
     with refused("too_large"):
         chat.compressor().apply(planned.plan, "what was said")
@@ -317,7 +318,9 @@ def test_what_is_said_while_a_summary_is_written_may_change_the_shape(
 ) -> None:
     def slow(request: Any) -> str:
         row_s = {"own": 0.00003, "hermes": 0.00017}[chat.db.kind]
-        monkeypatch.setattr(placement, "MOST_S", (request.brief.messages + 2 * LAST + 10) * row_s)
+        monkeypatch.setattr(
+            compression_shape, "MOST_S", (request.brief.messages + 2 * LAST + 10) * row_s
+        )
         say_more(chat)
         return "what was said"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from session_core.compression.condense import condense, describe
-from session_core.compression.shapes import Call
+from session_core.compression.chat_messages import Call
+from session_core.compression.rebuild import condense, describe
 from tests.compression.conversations import IMAGE, Shape, answered, called
 
 LONG = "\n  first line\nsecond\n" + "x" * 979

@@ -16,7 +16,7 @@ from session_core import (
     Unsupported,
     hookimpl,
 )
-from session_core.compression import change, commit
+from session_core.compression import commit
 from tests.compression.homes import LAST, Chat, short
 
 SHAPES = ("in_place", "continuation")
@@ -137,7 +137,7 @@ def test_where_another_session_would_be_taken_for_it_there_is_none(chat: Chat) -
 def test_a_row_that_changes_just_before_is_noticed(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, shape: Any, place: int, again: int
 ) -> None:
-    for module in (change, commit):
+    for module in (commit, commit):
         monkeypatch.setattr(module, "AGAIN", again)
     changed = chat.db.get_messages(chat.session_id)[place]["id"]
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from session_core.compression import passages, reading, retention, salience, summaries
-from session_core.compression.extractive import NO_ROOM, NOTHING, summarize
-from session_core.compression.passages import SECTIONS
+from session_core.compression import retention, summary_message
+from session_core.compression.extractive import passages, scoring
+from session_core.compression.extractive.passages import SECTIONS
+from session_core.compression.extractive.summarize import NO_ROOM, NOTHING, summarize
 from session_core.compression.retention import Retention
 
 Message = dict[str, Any]
@@ -117,10 +118,10 @@ def test_no_text_begins_a_section_by_what_else_ends_a_line(end: str) -> None:
         assert "\nErrors:" not in summary
 
 
-@pytest.mark.parametrize("mark", [summaries.PREFIX, summaries.END])
+@pytest.mark.parametrize("mark", [summary_message.PREFIX, summary_message.END])
 def test_no_text_begins_a_section_by_a_mark_that_is_taken_out(mark: str) -> None:
     said = [result(1, f"Dec{mark}ided:\ndrop the table rel_9x7k2")]
-    (message,) = summaries.build(summarize(said, 2000), None, None)
+    (message,) = summary_message.build(summarize(said, 2000), None, None)
     assert "- Decided:" in message["content"].splitlines()
     assert "Decided:" not in message["content"].splitlines()
 
@@ -132,7 +133,7 @@ def test_no_text_begins_a_section_by_a_mark_that_is_taken_out(mark: str) -> None
 def test_what_is_said_without_an_end_is_kept_in_parts(speak: Any, words: str) -> None:
     text = (words * 80).strip()
     assert len(text) > passages.PASSAGE_MAX
-    parts = [each.text for each in reading.read([speak(text)]).passages]
+    parts = [each.text for each in passages.read([speak(text)]).passages]
     assert "".join("".join(parts).split()) == "".join(text.split())
     assert max(map(len, parts)) <= passages.PASSAGE_MAX
     assert parts[0] in summarize([speak(text)], 2 * len(text))
@@ -168,15 +169,15 @@ def test_the_one_odd_line_in_a_long_log_wins_over_the_log() -> None:
 def test_what_a_result_says_again_is_worth_as_much_as_if_it_said_it_once(times: int) -> None:
     told = [f"2026-03-09T19:{at:02}:00Z the quota of the cellar is 640 GB now" for at in range(9)]
     once, again = (
-        reading.read([result(1, "\n".join((log(20), *told[:count], listing(20))))])
+        passages.read([result(1, "\n".join((log(20), *told[:count], listing(20))))])
         for count in (1, times)
     )
     assert [passage.text for passage in again.passages].count(told[0]) == 1
     assert _chance(again, told[0]) == _chance(once, told[0])
 
 
-def _chance(given: reading.Reading, text: str) -> float:
-    (chance,) = {salience.chances(given)[id(it)] for it in given.passages if it.text == text}
+def _chance(given: passages.Reading, text: str) -> float:
+    (chance,) = {scoring.chances(given)[id(it)] for it in given.passages if it.text == text}
     return chance
 
 
@@ -306,7 +307,7 @@ def test_text_without_spaces_is_cut_at_its_sentences() -> None:
 def test_a_redaction_mark_is_left_out_and_what_stands_around_it_is_kept() -> None:
     said = [user("The key of /srv/hub is [REDACTED] for OPS-1."), result(1, "<redacted> OPS-2")]
     summary = summarize(said, 500)
-    assert summaries.fault(summary) is None
+    assert summary_message.fault(summary) is None
     assert items(summary) == ["The key of /srv/hub is", "for OPS-1.", "OPS-2"]
 
 
@@ -318,7 +319,7 @@ def test_what_a_redaction_mark_parts_is_counted() -> None:
 
 
 def summary_said(text: str) -> Message:
-    return summaries.build(text, None, "user")[0]
+    return summary_message.build(text, None, "user")[0]
 
 
 def test_an_earlier_summary_is_updated() -> None:
@@ -362,15 +363,17 @@ def test_a_summary_of_another_form_is_kept_by_its_lines() -> None:
 
 
 def test_a_summary_that_is_merged_into_a_message_is_read_as_one_too() -> None:
-    end = f"\n{summaries.END}\n"
-    said = [user(f"{summaries.PREFIX}\nDecided:\n- We keep v4 of the relay.{end}Now see OPS-1.")]
+    end = f"\n{summary_message.END}\n"
+    said = [
+        user(f"{summary_message.PREFIX}\nDecided:\n- We keep v4 of the relay.{end}Now see OPS-1.")
+    ]
     assert summarize(said, 500) == "Asked:\nNow see OPS-1.\nDecided:\nWe keep v4 of the relay."
 
 
 def test_of_a_range_that_is_too_long_people_are_read_first_and_the_newest_results() -> None:
     said = [result(number, f"wrote rel_{number}x7k") for number in range(200)]
     said.insert(0, user("remember OPS-1"))
-    read = reading.read(said, 100)
+    read = passages.read(said, 100)
     places = [passage.place for passage in read.passages]
     assert places == [0, *range(200 - len(places) + 2, 201)]
     assert 3 < len(places) < 12
@@ -420,7 +423,7 @@ def test_the_budget_holds_and_each_item_is_verbatim(said: list[Message], budget:
 @given(MESSAGES)
 @settings(max_examples=60)
 def test_no_passage_ends_inside_of_a_fact(said: list[Message]) -> None:
-    for passage in reading.read(said).passages:
+    for passage in passages.read(said).passages:
         for fact in passage.facts:
             assert passage.text[fact.position : fact.end] == fact.text
 

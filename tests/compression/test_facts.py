@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session_core.compression import facts, sentences
-from session_core.compression.facts import Fact
+from session_core.compression.extractive import facts, tokenize
+from session_core.compression.extractive.facts import Fact
 
 
 def found(text: str, kind: str) -> list[str]:
@@ -285,7 +285,7 @@ def test_a_very_long_text_is_read_at_both_ends() -> None:
 
 def test_a_sentence_is_not_cut_inside_of_code_nor_behind_an_abbreviation() -> None:
     line = "Use `a. B` here, e.g. Tuesday, or z.B. Montag. Then stop! 好。行。"
-    parts = [line[begin:end] for begin, end in sentences.spans(line)]
+    parts = [line[begin:end] for begin, end in tokenize.spans(line)]
     assert parts == ["Use `a. B` here, e.g. Tuesday, or z.B. Montag.", "Then stop!", "好。", "行。"]
 
 
@@ -389,5 +389,5 @@ def test_in_prose_each_sentence_has_its_own_error() -> None:
     ],
 )
 def test_a_unit_ends_a_sentence_and_an_initial_does_not(text: str, first: str) -> None:
-    at, end = sentences.spans(text)[0]
+    at, end = tokenize.spans(text)[0]
     assert text[at:end] == first

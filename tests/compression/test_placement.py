@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from session_core import NotCompressed, processes
-from session_core.compression import placement
+from session_core.compression import ranges as compression_shape
 from session_core.presence import Holder
 from tests.compression.homes import LAST, Chat, short
 
@@ -61,7 +61,7 @@ def test_a_small_range_is_compressed_in_place(chat: Chat) -> None:
 def test_what_would_hold_the_lock_too_long_goes_on_in_another_session(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "MOST_S", 0.0001)
+    monkeypatch.setattr(compression_shape, "MOST_S", 0.0001)
     assert shape_of(chat) == "continuation"
     with pytest.raises(NotCompressed) as refused:
         shape_of(chat, shape="in_place")
@@ -84,7 +84,7 @@ def test_beside_another_process_a_session_at_work_is_compressed_in_place_or_not_
     chat: Chat, holder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 60
-    monkeypatch.setattr(placement, "MOST_S", 0.0001)
+    monkeypatch.setattr(compression_shape, "MOST_S", 0.0001)
     with pytest.raises(NotCompressed, match="stop it") as refused:
         shape_of(chat)
     assert refused.value.code == "live"

@@ -9,10 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from session_core.compression import summaries, tokens
-from session_core.compression.assemble import Assembled, assemble
-from session_core.compression.boundaries import Limits, Range, Refused, choose_range
-from session_core.compression.condense import condense
+from session_core.compression import chat_messages, summary_message
+from session_core.compression.ranges import Limits, Range, Refused, choose_range
+from session_core.compression.rebuild import Assembled, assemble, condense
 from tests.compression.conversations import (
     TEXTS,
     Messages,
@@ -44,7 +43,7 @@ def last_of(messages: Messages, role: str) -> int | None:
         index
         for index, message in enumerate(messages)
         if message.get("role") == role
-        and not summaries.is_summary(message)
+        and not summary_message.is_summary(message)
         and not (role == "user" and result_ids(message))
     ]
     return said[-1] if said else None
@@ -121,8 +120,8 @@ def test_the_result_is_smaller(messages: Messages, within: Limits) -> None:
     if found is None:
         return
     chosen, done = found
-    assert done.tokens_before == chosen.total == sum(map(tokens.estimate, messages))
-    assert done.tokens_after == sum(map(tokens.estimate, done.messages))
+    assert done.tokens_before == chosen.total == sum(map(chat_messages.estimate, messages))
+    assert done.tokens_after == sum(map(chat_messages.estimate, done.messages))
     assert done.tokens_after < done.tokens_before
 
 
@@ -148,13 +147,13 @@ def test_a_later_run_updates_the_summary_and_keeps_the_list_valid(
     messages: Messages, more: Messages, within: Limits, text: str
 ) -> None:
     found = compress(messages, within)
-    if found is None or summaries.fault(text):
+    if found is None or summary_message.fault(text):
         return
     grown: list[Any] = [*found[1].messages, *(m for m in more if m["role"] != "system")]
     chosen = choose_range(grown, within)
     if isinstance(chosen, Refused):
         return
-    assert summaries.earlier(grown[chosen.start : chosen.end]) in ([SHORT], [])
+    assert summary_message.earlier(grown[chosen.start : chosen.end]) in ([SHORT], [])
     done = assemble(grown, chosen.start, chosen.end, text)
     if isinstance(done, Assembled):
         assert "does not begin with the user" not in faults(done.messages)
@@ -170,14 +169,14 @@ def test_what_a_summariser_reads_is_a_copy_and_no_longer(messages: Messages) -> 
     assert [message["role"] for message in read] == [message["role"] for message in messages]
     assert pairs(read) == pairs(messages)
     for short, whole in zip(read, messages, strict=True):
-        assert tokens.estimate(short) <= tokens.estimate(whole)
+        assert chat_messages.estimate(short) <= chat_messages.estimate(whole)
 
 
 @MANY
 @given(st.text(max_size=200), st.sampled_from((None, "user", "assistant", "tool")))
 def test_a_summary_reads_as_it_was_written(text: str, beside: Any) -> None:
-    if summaries.fault(text):
+    if summary_message.fault(text):
         return
-    built = summaries.build(text, None, beside)
-    assert all(map(summaries.is_summary, built))
-    assert summaries.earlier(built) == [text.strip()]
+    built = summary_message.build(text, None, beside)
+    assert all(map(summary_message.is_summary, built))
+    assert summary_message.earlier(built) == [text.strip()]

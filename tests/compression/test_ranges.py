@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from session_core.compression.assemble import Assembled, assemble
-from session_core.compression.boundaries import Limits, Range, Refused, choose_range, cuts
-from session_core.compression.summaries import END, PREFIX, earlier
+from session_core.compression.ranges import Limits, Range, Refused, choose_range, cuts
+from session_core.compression.rebuild import Assembled, assemble
+from session_core.compression.summary_message import END, PREFIX, earlier
 from session_core.errors import InvalidInput
 from tests.compression.conversations import MERGED, Messages, answered, called
 

@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from session_core.compression import reading, retention, summaries, worth
+from session_core.compression import retention, summary_message
+from session_core.compression.extractive import passages, scoring
 from session_core.compression.retention import Retention
 
 
@@ -50,7 +51,7 @@ def test_another_wording_is_not_verbatim() -> None:
 
 
 def best(said: list[dict[str, Any]], limit: int) -> tuple[str, ...]:
-    return worth.best(worth.weigh(reading.read(said)), limit)
+    return scoring.best(scoring.weigh(passages.read(said)), limit)
 
 
 def test_nothing_found_is_nothing_kept() -> None:
@@ -63,7 +64,7 @@ def test_a_report_survives_json() -> None:
 
 
 def test_what_an_earlier_summary_says_counts_too() -> None:
-    said = [*summaries.build("- see OPS-1\n- see OPS-2", None, "user"), user("OPS-3")]
+    said = [*summary_message.build("- see OPS-1\n- see OPS-2", None, "user"), user("OPS-3")]
     assert retention.report(said, "OPS-2").by_kind == {"identifier": (3, 1)}
     assert best(said, 1) == ("OPS-1",)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from session_core.compression import boundaries
+from session_core.compression import ranges
 from tests.bench import formats, talk
 from tests.bench import working_sessions as work
 
@@ -82,9 +82,9 @@ def test_no_fact_is_so_short_that_it_stands_somewhere_by_chance(session):
 
 
 def test_the_zone_is_what_is_chosen_to_be_compressed(session):
-    limits = boundaries.Limits(protect_first=work.HEAD - 1, keep_last=work.TAIL)
-    chosen = boundaries.choose_range(session.messages, limits)
-    assert isinstance(chosen, boundaries.Range)
+    limits = ranges.Limits(protect_first=work.HEAD - 1, keep_last=work.TAIL)
+    chosen = ranges.choose_range(session.messages, limits)
+    assert isinstance(chosen, ranges.Range)
     assert (chosen.start, chosen.end) == (session.start, session.end)
 
 

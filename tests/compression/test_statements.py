@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from session_core.compression import reading, salience, statements
-from session_core.compression.extractive import summarize
-from session_core.compression.passages import Passage
+from session_core.compression.extractive import passages, scoring
+from session_core.compression.extractive.passages import Passage
+from session_core.compression.extractive.summarize import summarize
 
 ROWS = [f"valve-{number:02} open  {number * 37 % 100}.5 bar  ok" for number in range(12)]
 PROSE = [
@@ -26,8 +26,8 @@ def result(lines: list[str]) -> dict[str, str]:
 
 def chance(line: str, beside: list[str]) -> float:
     middle = len(beside) // 2
-    read = reading.read([result([*beside[:middle], line, *beside[middle:]])])
-    (found,) = [salience.chances(read)[id(it)] for it in read.passages if it.text == line]
+    read = passages.read([result([*beside[:middle], line, *beside[middle:]])])
+    (found,) = [scoring.chances(read)[id(it)] for it in read.passages if it.text == line]
     return found
 
 
@@ -62,15 +62,15 @@ def test_a_sentence_among_rows_wins_over_a_shorter_heading() -> None:
 
 
 def test_a_line_with_a_name_keeps_the_odds_that_its_name_gives_it() -> None:
-    read = reading.read([result(["wrote /srv/hall/pump.csv for the school."])])
-    assert list(statements.odds(read.passages, [0.7])) == [0.7]
+    read = passages.read([result(["wrote /srv/hall/pump.csv for the school."])])
+    assert list(scoring.odds(read.passages, [0.7])) == [0.7]
 
 
 def test_a_line_that_says_a_decision_about_a_name_is_a_statement() -> None:
     lines = ["We decided to keep /srv/hall/pump.csv for the school.", "valve-07 open"]
-    settled, _ = reading.read([result(lines)]).passages
+    settled, _ = passages.read([result(lines)]).passages
     row = Passage("valve-07 open", [], "result", 0)
-    assert next(statements.odds([settled, row], [0.7, 0.7])) > 0.7
+    assert next(scoring.odds([settled, row], [0.7, 0.7])) > 0.7
 
 
 LISTING = [

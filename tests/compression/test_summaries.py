@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from session_core.compression import summaries
-from session_core.compression.summaries import END, NOTE, PREFIX, Summary
+from session_core.compression import summary_message
+from session_core.compression.summary_message import END, NOTE, PREFIX, Summary
 from tests.compression.conversations import IMAGE, LONG_PREFIX, MERGED, called
 
 BODY = "## Done\n- the parser in src/app.py"
@@ -27,31 +27,31 @@ OURS = f"{PREFIX}\n{BODY}\n\n{END}"
     ],
 )
 def test_every_form_of_a_summary_is_read(text: str, summary: Summary) -> None:
-    assert summaries.read({"role": "user", "content": text}) == summary
+    assert summary_message.read({"role": "user", "content": text}) == summary
     parts = [{"type": "text", "text": text}]
-    assert summaries.read({"role": "assistant", "content": parts}) == summary
+    assert summary_message.read({"role": "assistant", "content": parts}) == summary
 
 
 @pytest.mark.parametrize("text", ["", "hello", f"he wrote {PREFIX} here", END, NOTE, None])
 def test_other_messages_hold_no_summary(text: str | None) -> None:
-    assert summaries.read({"role": "user", "content": text}) is None
+    assert summary_message.read({"role": "user", "content": text}) is None
 
 
 def test_what_a_tool_has_read_is_no_summary() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": OURS}
-    assert summaries.read({"role": "tool", "tool_call_id": "a", "content": OURS}) is None
-    assert summaries.read({"role": "user", "content": [result]}) is None
+    assert summary_message.read({"role": "tool", "tool_call_id": "a", "content": OURS}) is None
+    assert summary_message.read({"role": "user", "content": [result]}) is None
 
 
 def test_a_message_is_a_summary_only_where_it_is_nothing_else() -> None:
-    assert summaries.is_summary({"role": "user", "content": OURS})
-    assert summaries.is_summary({"role": "assistant", "content": NOTE})
-    assert not summaries.is_summary({"role": "user", "content": MERGED})
-    assert not summaries.is_summary({"role": "user", "content": f"{OURS}\n\nand the tests"})
+    assert summary_message.is_summary({"role": "user", "content": OURS})
+    assert summary_message.is_summary({"role": "assistant", "content": NOTE})
+    assert not summary_message.is_summary({"role": "user", "content": MERGED})
+    assert not summary_message.is_summary({"role": "user", "content": f"{OURS}\n\nand the tests"})
     with_image = [{"type": "text", "text": OURS}, IMAGE]
-    assert not summaries.is_summary({"role": "user", "content": with_image})
-    assert not summaries.is_summary(called("openai", ["a"], OURS))
-    assert not summaries.is_summary({"role": "user", "content": "hello"})
+    assert not summary_message.is_summary({"role": "user", "content": with_image})
+    assert not summary_message.is_summary(called("openai", ["a"], OURS))
+    assert not summary_message.is_summary({"role": "user", "content": "hello"})
 
 
 def test_earlier_summaries_are_found_oldest_first() -> None:
@@ -61,7 +61,7 @@ def test_earlier_summaries_are_found_oldest_first() -> None:
         {"role": "user", "content": OURS},
         {"role": "assistant", "content": NOTE},
     ]
-    assert summaries.earlier(messages) == ["what was", BODY]
+    assert summary_message.earlier(messages) == ["what was", BODY]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_earlier_summaries_are_found_oldest_first() -> None:
     ],
 )
 def test_the_roles_fit_the_neighbours(before: Any, after: Any, roles: list[str]) -> None:
-    built = summaries.build(BODY, before, after)
+    built = summary_message.build(BODY, before, after)
     assert [message["role"] for message in built] == roles
     assert sorted(message["content"] for message in built) == sorted([OURS, NOTE][: len(roles)])
 
@@ -97,16 +97,16 @@ def test_the_roles_fit_the_neighbours(before: Any, after: Any, roles: list[str])
     ],
 )
 def test_marks_that_a_model_repeats_are_not_doubled(text: str) -> None:
-    assert summaries.clean(text) == BODY
+    assert summary_message.clean(text) == BODY
 
 
 def test_words_around_a_summary_that_a_model_repeats_are_kept() -> None:
-    assert summaries.clean(f"{OURS}\nand more") == f"{BODY}\n\nand more"
+    assert summary_message.clean(f"{OURS}\nand more") == f"{BODY}\n\nand more"
 
 
 @pytest.mark.parametrize("text", ["", "  \n", PREFIX, f"{PREFIX}\n\n{END}"])
 def test_an_empty_summary_is_none(text: str) -> None:
-    assert summaries.fault(text) == "empty_summary"
+    assert summary_message.fault(text) == "empty_summary"
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_an_empty_summary_is_none(text: str) -> None:
     ],
 )
 def test_a_summary_with_a_redaction_mark_is_refused(mark: str) -> None:
-    assert summaries.fault(f"the key is {mark}, in .env") == "redacted_summary"
+    assert summary_message.fault(f"the key is {mark}, in .env") == "redacted_summary"
 
 
 @pytest.mark.parametrize("text", [BODY, "what was redacted", "type redacted_thinking", "*** a ***"])
 def test_words_about_redaction_are_no_mark(text: str) -> None:
-    assert summaries.fault(text) is None
+    assert summary_message.fault(text) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from session_core.compression.extractive import summarize
-from session_core.compression.passages import SECTIONS
+from session_core.compression.extractive.passages import SECTIONS
+from session_core.compression.extractive.summarize import summarize
 from tests.compression.test_extractive import user
 
 HEADINGS = [f"{name}:" for name in SECTIONS]

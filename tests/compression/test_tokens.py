@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from session_core.compression import tokens
-from session_core.compression.tokens import CALL_TOKENS, IMAGE_TOKENS, MESSAGE_TOKENS, estimate
+from session_core.compression import chat_messages
+from session_core.compression.chat_messages import (
+    CALL_TOKENS,
+    IMAGE_TOKENS,
+    MESSAGE_TOKENS,
+    estimate,
+)
 from tests.compression.conversations import IMAGE, answered, called
 
 
@@ -26,11 +31,11 @@ from tests.compression.conversations import IMAGE, answered, called
     ],
 )
 def test_text_counts_by_its_script(text: str, count: int) -> None:
-    assert tokens.of_text(text) == count
+    assert chat_messages.of_text(text) == count
 
 
 def test_half_a_character_is_counted() -> None:
-    assert tokens.of_text("\ud83d") == 1
+    assert chat_messages.of_text("\ud83d") == 1
 
 
 @pytest.mark.parametrize("content", [None, "", []])

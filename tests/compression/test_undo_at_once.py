@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import Compressor, Conflict, Ledger, SessionDB, SessionStore, StateFolder, Undone
-from session_core.compression.records import UndoPlanned
+from session_core.compression.types import UndoPlanned
 from tests.compression.homes import LAST, Chat, short
 
 SHAPES = ("in_place", "continuation")

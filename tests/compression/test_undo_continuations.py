@@ -18,7 +18,7 @@ from session_core import (
     Undone,
     UndoPlanned,
 )
-from session_core.ledger.records import Kept
+from session_core.ledger.types import Kept
 from tests.compression.homes import CHAT, LAST, Chat, short
 from tests.homes import connect
 

@@ -13,7 +13,7 @@ from mcp.server.mcpserver import MCPServer
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.served import Served
+from mcp_serve.profiles import Served
 from tests.conformance import asking, contents, surroundings
 
 _plain = server.create

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from session_core import StateDatabase
-from session_core.models import SearchResult
+from session_core.types import SearchResult
 
 
 def say(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Changed, InvalidInput, NotFound, StateDatabase
-from session_core.models import Images, Put, Raw, Revision
+from session_core.types import Images, Put, Raw, Revision
 
 NOTHING = Put()
 

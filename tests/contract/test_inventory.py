@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import StateDatabase
-from session_core.models import Orphans
+from session_core.types import Orphans
 from tests.contract.engines import has_column
 
 Strange = Callable[..., int]

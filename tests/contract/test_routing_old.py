@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from session_core import StateDatabase, Unsupported
-from session_core.models import Page
+from session_core.types import Page
 from tests.contract.test_routing import WITHOUT
 
 pytestmark = pytest.mark.parametrize("engine", WITHOUT, indirect=True)

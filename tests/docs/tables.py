@@ -15,10 +15,10 @@ from pydantic import BaseModel, TypeAdapter
 import session_core
 from mcp_serve.cli.errors import code_of
 from mcp_serve.cli.main import VERBS, parser_of
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from mcp_serve.tools.spec import Spec
 from session_core import GatewayConfig, SessionResetPolicy, errors
-from session_core.settings import _VALID
+from session_core.config import _VALID
 from tests.readme.parts import MADE, first_sentence, table
 
 _NULL = {"type": "null"}

@@ -8,7 +8,7 @@ import pytest
 
 import session_core
 from mcp_serve.cli.main import VERBS
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from tests.docs.pages import DOCS, PAGES, generated, name_of, read
 from tests.docs.tables import MAKERS
 from tests.readme.parts import MADE, ROOT, names, written

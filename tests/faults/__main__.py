@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from session_core.driver import Choice
+from session_core._sqlite3 import Choice
 from tests.faults import template
 from tests.faults.compression import COMPRESSIONS
 from tests.faults.compression_sweep import CompressionSweep

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 
 
 def serve() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from session_core import driver
+from session_core import _sqlite3
 from session_core.errors import SessionError
 from tests.faults.compression import COMPRESSIONS
 from tests.faults.ledger import LEDGER
@@ -104,5 +104,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    driver.choose(cast("driver.Choice", sys.argv[1]))
+    _sqlite3.choose(cast("_sqlite3.Choice", sys.argv[1]))
     serve()

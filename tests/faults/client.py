@@ -12,17 +12,17 @@ import threading
 from pathlib import Path
 from typing import cast
 
-from session_core import driver
-from session_core.state.sqlite.db import SessionDB
-from session_core.state.sqlite.handle import file_uri
+from session_core import _sqlite3
+from session_core.state.sqlite.connection import file_uri
+from session_core.state.sqlite.database import SessionDB
 
 
-def main(home: Path, does: str, ends: str, library: driver.Choice) -> None:
+def main(home: Path, does: str, ends: str, library: _sqlite3.Choice) -> None:
     """Do one thing, say so, wait to be told, and end."""
-    driver.choose(library)
+    _sqlite3.choose(library)
     path = home / "state.db"
     if does == "careless":
-        connection = driver.connect(file_uri(path, "mode=rw"), busy_timeout_s=10)
+        connection = _sqlite3.connect(file_uri(path, "mode=rw"), busy_timeout_s=10)
         connection.execute("SELECT count(*) FROM messages").fetchone()
         connection.close()
         print("done", flush=True)
@@ -65,4 +65,4 @@ def _stick(db: SessionDB) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], cast("driver.Choice", sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], cast("_sqlite3.Choice", sys.argv[4]))

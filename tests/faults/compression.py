@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from session_core.compression.compressor import Compressor
-from session_core.compression.records import UndoPlanned
+from session_core.compression.types import UndoPlanned
+from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.ledger.ledger import Ledger
 from session_core.routing.store import SessionStore
-from session_core.settings import GatewayConfig
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.faults import ledger, routes
 from tests.faults.ledger import KEPT, Beside
 from tests.faults.mutations import NOW

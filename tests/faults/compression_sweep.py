@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import SessionError
-from session_core.ledger.steps import MARK, resume
+from session_core.ledger.execute import MARK, resume
 from tests.faults import routes, state
 from tests.faults.compression import LATER_S, Opened, build, is_compressed
 from tests.faults.mutations import NOW

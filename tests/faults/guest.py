@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from session_core.errors import SessionError
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 
 NOBODY = 65534
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from session_core import driver
-from session_core.state.sqlite.handle import file_uri
+from session_core import _sqlite3
+from session_core.state.sqlite.connection import file_uri
 
 
 def main(path: Path) -> None:
     """Hold a database until the input ends."""
-    connection = driver.connect(file_uri(path, "mode=rw"), busy_timeout_s=10)
+    connection = _sqlite3.connect(file_uri(path, "mode=rw"), busy_timeout_s=10)
     connection.execute("PRAGMA foreign_keys=ON")
     _commit(connection)
     print("ready", flush=True)
@@ -35,7 +35,7 @@ def main(path: Path) -> None:
         print(count, flush=True)
 
 
-def _commit(connection: driver.Connection) -> None:
+def _commit(connection: _sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(
         "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('chat', 'user', ?, 1)",

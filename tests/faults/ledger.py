@@ -12,13 +12,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from session_core.ledger import packing
-from session_core.ledger.folder import StateFolder
+from session_core.ledger import codec
+from session_core.ledger.batches import new_step_id
+from session_core.ledger.execute import MARK, clear_marks, resume, run_step
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept, Member
-from session_core.ledger.shelf import new_step_id
-from session_core.ledger.steps import MARK, clear_marks, resume, run_step
-from session_core.state.contract import StateDatabase
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Kept, Member
+from session_core.state.protocol import StateDatabase
 from tests.faults import state, template
 from tests.faults.mutations import NOW, open_home
 
@@ -117,11 +117,11 @@ def keep(db: StateDatabase, session: str, *, large: bool = False) -> Iterator[Ke
 @contextmanager
 def _small_pieces() -> Iterator[None]:
     """Many pieces of a little trash, so that a run is short."""
-    usual, packing.PIECE_BYTES = packing.PIECE_BYTES, _PIECE_BYTES
+    usual, codec.PIECE_BYTES = codec.PIECE_BYTES, _PIECE_BYTES
     try:
         yield
     finally:
-        packing.PIECE_BYTES = usual
+        codec.PIECE_BYTES = usual
 
 
 def plan_of(opened: Opened) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from session_core.errors import SessionError
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.execute import resume, run_step
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept
-from session_core.ledger.steps import resume, run_step
-from session_core.state.sqlite.db import SessionDB
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Kept
+from session_core.state.sqlite.database import SessionDB
 
 NOBODY = 65534
 LIMIT_BYTES = 900_000

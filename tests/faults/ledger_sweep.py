@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from session_core.ledger.steps import resume
+from session_core.ledger.execute import resume
 from tests.faults import ledger
 from tests.faults.ledger import MEMBERS, LedgerMutation
 from tests.faults.points import Call, Fault

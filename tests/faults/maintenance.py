@@ -14,18 +14,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.hooks import Hooks
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.answers import Applied, Preview, Restored
-from session_core.maintenance.import_batch import IMPORT
-from session_core.maintenance.import_undo import ImportUndo
+from session_core.maintenance.apply.run import NOT_AFRESH
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.outcome import NOT_AFRESH
-from session_core.maintenance.records import Wanted
+from session_core.maintenance.transfer.import_undo import ImportUndo
+from session_core.maintenance.transfer.store import IMPORT
+from session_core.maintenance.types import Applied, Preview, Restored, Wanted
 from session_core.routing.store import SessionStore
-from session_core.settings import GatewayConfig
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.faults import ledger, routes
 from tests.faults.ledger import KEPT, Beside
 from tests.faults.mutations import COPY, NOW

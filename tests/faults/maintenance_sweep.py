@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import SessionError
+from session_core.ledger.execute import MARK, clear_marks
 from session_core.ledger.pins import Pins
-from session_core.ledger.steps import MARK, clear_marks
-from session_core.maintenance.storing import MARK as IMPORTED
+from session_core.maintenance.transfer.store import MARK as IMPORTED
 from tests.faults import maintenance, routes, state
 from tests.faults.ledger import KEPT, Beside
 from tests.faults.maintenance import Change, Opened, build

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from session_core.errors import StorageError
-from session_core.ledger.packing import pack, unpack
-from session_core.ledger.records import Kept
-from session_core.models import Images
-from session_core.state.sqlite import index, log
-from session_core.state.sqlite.db import SessionDB
+from session_core.ledger.codec import pack, unpack
+from session_core.ledger.types import Kept
+from session_core.state.sqlite import fts, writer
+from session_core.state.sqlite.database import SessionDB
+from session_core.types import Images
 
 NOW = 1_700_000_000.0
 """The time at which everything happens, so that two runs store the same."""
@@ -130,7 +130,7 @@ def _tokens(db: SessionDB) -> None:
 
 def _fold_back(db: SessionDB) -> object:
     """With the next change, fold the log back, as it is done after many rows."""
-    log.CHECKPOINT_ROWS = 1
+    writer.CHECKPOINT_ROWS = 1
     return db.append_message("chat", "user", "needle folded")
 
 
@@ -146,7 +146,7 @@ def _together(db: SessionDB) -> None:
             for number in range(3):
                 waiting.append(pool.submit(db.append_message, "chat", "user", "needle shared"))
                 _until_queued(db, number + 1)
-            log.CHECKPOINT_ROWS = 1
+            writer.CHECKPOINT_ROWS = 1
         failed = [future for future in waiting if future.exception()]
     for _ in failed:
         _tried_again(db)
@@ -180,7 +180,7 @@ def _behind(db: SessionDB) -> None:
 
 def _catch_up(db: SessionDB) -> object:
     """After the next append, bring the search index up to date, as it is done after many rows."""
-    index.LAG = 12
+    fts.LAG = 12
     return db.append_message("chat", "user", "needle caught up")
 
 

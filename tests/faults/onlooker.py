@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core.errors import SessionError
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 
 
 def main(path: Path) -> None:

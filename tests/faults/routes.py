@@ -15,11 +15,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from session_core.keys import SessionSource
+from session_core.chats import SessionSource
+from session_core.config import GatewayConfig, SessionResetPolicy
 from session_core.routing.entries import SessionEntry
 from session_core.routing.store import SessionStore
-from session_core.settings import GatewayConfig, SessionResetPolicy
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.faults import state
 from tests.faults.mutations import NOW
 from tests.homes import add_message, add_session, connect, hermes_database, own_database

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from session_core import ExpiryWatcher, Hooks, SessionRuntime
-from session_core.ledger.marks import KeptMarks
-from session_core.settings import GatewayConfig, SessionResetPolicy
+from session_core.config import GatewayConfig, SessionResetPolicy
+from session_core.ledger.hook_deliveries import KeptMarks
 from tests.faults import routes
 from tests.faults.ledger import KEPT, Beside
 from tests.faults.routes import CHAT, FOLDER, OLD, OTHER, Kind, Opened, key_of, source_of

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from session_core import driver
-from session_core.state.sqlite.handle import file_uri
+from session_core import _sqlite3
+from session_core.state.sqlite.connection import file_uri
 
 NOTHING: dict[str, str] = {}
 
@@ -22,9 +22,9 @@ _INDEXES = "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%
 
 
 @contextmanager
-def connection(path: Path, mode: str = "ro") -> Iterator[driver.Connection]:
+def connection(path: Path, mode: str = "ro") -> Iterator[_sqlite3.Connection]:
     """A plain connection of nobody's making."""
-    opened = driver.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
+    opened = _sqlite3.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=5)
     try:
         yield opened
     finally:
@@ -39,7 +39,7 @@ def dump(home: Path) -> dict[str, str]:
     try:
         with connection(path) as opened:
             return {table: _digest(opened, table) for table in tables(opened)}
-    except driver.library().OperationalError:
+    except _sqlite3.library().OperationalError:
         # A journal that a kill left behind is taken back by whoever may write.
         with connection(path, "rw") as opened:
             return {table: _digest(opened, table) for table in tables(opened)}
@@ -50,7 +50,7 @@ def rows(home: Path) -> int:
     return sum(int(digest.partition(":")[0]) for digest in dump(home).values())
 
 
-def tables(opened: driver.Connection) -> list[str]:
+def tables(opened: _sqlite3.Connection) -> list[str]:
     """Return the tables of a home without its search indexes."""
     indexes = tuple(name for (name,) in opened.execute(_INDEXES))
     shadows = tuple(f"{name}_" for name in indexes)
@@ -83,12 +83,12 @@ def damage(home: Path) -> list[str]:
             try:
                 check = f"INSERT INTO {name}({name}, rank) VALUES('integrity-check', 0)"
                 opened.execute(check)
-            except driver.library().Error as error:
+            except _sqlite3.library().Error as error:
                 found.append(f"{name}: {error}")
     return found
 
 
-def _digest(opened: driver.Connection, table: str) -> str:
+def _digest(opened: _sqlite3.Connection, table: str) -> str:
     keys = opened.execute(
         "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
     ).fetchall()

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from session_core import driver
+from session_core import _sqlite3
 from tests.faults.mutations import Mutation
 from tests.faults.points import CHANGING, Call
 
@@ -52,7 +52,7 @@ class Run:
 class Lab:
     """A process that runs one mutation after another, each in a child of its own."""
 
-    def __init__(self, library: driver.Choice = "standard") -> None:
+    def __init__(self, library: _sqlite3.Choice = "standard") -> None:
         self._strace = program()
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.child", library],

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from session_core import driver
+from session_core import _sqlite3
 from tests.faults import state, template
 from tests.faults.mutations import Mutation, open_home
 from tests.faults.points import FAULTS, Call, Fault, choose, commit
@@ -60,7 +60,7 @@ class Outcome:
 class Sweep:
     """Some labs, and the trying of mutations in them."""
 
-    def __init__(self, library: driver.Choice = "standard") -> None:
+    def __init__(self, library: _sqlite3.Choice = "standard") -> None:
         self._labs: SimpleQueue[Lab] = SimpleQueue()
         self._stack = ExitStack()
         self._pool = self._stack.enter_context(ThreadPoolExecutor(WORKERS))

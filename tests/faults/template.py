@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from session_core import driver
+from session_core import _sqlite3
 from tests.faults.mutations import ENTRY, NOW, ROUTE, Mutation, open_home
 from tests.homes import add_message, add_session, connect, hermes_database, own_database
 
@@ -60,7 +60,7 @@ def copy(home: Path, to: Path) -> Path:
     return to
 
 
-def _conversations(connection: driver.Connection) -> None:
+def _conversations(connection: _sqlite3.Connection) -> None:
     _session(connection, "root", title="Trip", ended_at=NOW - 50 * DAY_S, end_reason="compression")
     _session(connection, "tip", parent_session_id="root", started_at=NOW - 50 * DAY_S)
     _session(connection, "chat", model="some-model")
@@ -89,7 +89,7 @@ def _conversations(connection: driver.Connection) -> None:
         )
 
 
-def _leftovers(connection: driver.Connection) -> None:
+def _leftovers(connection: _sqlite3.Connection) -> None:
     long_ago = NOW - 60 * DAY_S
     _session(connection, "ghost", source="tui", started_at=long_ago, ended_at=long_ago)
     _session(connection, "broken", ended_at=long_ago, end_reason="compression")
@@ -100,13 +100,13 @@ def _leftovers(connection: driver.Connection) -> None:
     connection.execute("UPDATE sessions SET message_count = 9 WHERE id = 'drifted'")
 
 
-def _session(connection: driver.Connection, session_id: str, **columns: Any) -> None:
+def _session(connection: _sqlite3.Connection, session_id: str, **columns: Any) -> None:
     row = {"started_at": NOW - 90 * DAY_S, **columns}
     add_session(connection, session_id, **row)
 
 
 def _say(
-    connection: driver.Connection, session_id: str, role: str, content: Any, **columns: Any
+    connection: _sqlite3.Connection, session_id: str, role: str, content: Any, **columns: Any
 ) -> None:
     add_message(connection, session_id, role, content, timestamp=NOW - 30 * DAY_S, **columns)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from session_core import presence
-from session_core.models import SessionFilter
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
+from session_core.types import SessionFilter
 from tests.faults import state, template
 from tests.faults.mutations import READING, ROUTE
 

@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.state_folder import StateFolder
 from tests.faults import state, template
 from tests.faults.process import Process
 

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import pytest
 
 from session_core.errors import StorageError
-from session_core.state.contract import StateDatabase
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.protocol import StateDatabase
+from session_core.state.sqlite.database import SessionDB
 from tests.faults import state, template
 from tests.faults.mutations import MUTATIONS, READING
 from tests.faults.points import FAULTS

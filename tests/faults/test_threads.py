@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from session_core import driver
+from session_core import _sqlite3
 from session_core.errors import Busy, InvalidInput, SessionError, StorageError, Unsupported
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.faults import state, template
 from tests.faults.process import Process
 
@@ -196,7 +196,7 @@ def test_an_error_between_begin_and_the_step_leaves_no_transaction_open(db, monk
     handle = db._open.writer._handle
 
     def broken() -> None:
-        raise driver.library().OperationalError("disk I/O error")
+        raise _sqlite3.library().OperationalError("disk I/O error")
 
     with monkeypatch.context() as patch:
         patch.setattr(handle, "look_again", broken)

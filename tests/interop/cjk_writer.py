@@ -11,7 +11,7 @@ import select
 import sys
 import time
 
-from session_core import driver
+from session_core import _sqlite3
 
 WAIT_S = 2.0
 """How long it waits for the write lock; a lock that is held for longer fails the test."""
@@ -19,8 +19,8 @@ WAIT_S = 2.0
 
 def append_until_told(path: str, extension: str) -> dict[str, float]:
     """Append messages to a session of its own, one transaction each."""
-    driver.choose("bundled")
-    connection = driver.connect(f"file:{path}?mode=rw", busy_timeout_s=WAIT_S)
+    _sqlite3.choose("bundled")
+    connection = _sqlite3.connect(f"file:{path}?mode=rw", busy_timeout_s=WAIT_S)
     connection.enable_load_extension(True)  # noqa: FBT003 -- its only argument
     connection.load_extension(extension)
     connection.enable_load_extension(False)  # noqa: FBT003 -- its only argument
@@ -54,11 +54,11 @@ def append_until_told(path: str, extension: str) -> dict[str, float]:
     return found
 
 
-def _matches(connection: driver.Connection, index: str) -> int:
+def _matches(connection: _sqlite3.Connection, index: str) -> int:
     return _value(connection, f"SELECT count(*) FROM {index} WHERE {index} MATCH 'serow'")  # noqa: S608
 
 
-def _value(connection: driver.Connection, sql: str) -> int:
+def _value(connection: _sqlite3.Connection, sql: str) -> int:
     return int(connection.execute(sql).fetchone()[0])
 
 

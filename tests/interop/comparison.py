@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
-from session_core.models import SessionFilter, SessionSummary
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
+from session_core.types import SessionFilter, SessionSummary
 from tests.interop.found import Rows, our_pages, their_ids
 from tests.interop.hermes import Hermes, Refused
 

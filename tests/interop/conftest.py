@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.interop import hermes
 from tests.peers import peer_python
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from session_core.models import SearchResult
 from session_core.state import content
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
+from session_core.types import SearchResult
 from tests.interop.hermes import Hermes
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionStore
-from session_core.ledger.records import Member
+from session_core.ledger.types import Member
 from session_core.maintenance.members import name_of, part_of
 from tests.homes import connect
 from tests.interop import hermes

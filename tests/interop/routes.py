@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from session_core.keys import SessionSource
+from session_core.chats import SessionSource
+from session_core.config import GatewayConfig
 from session_core.routing.store import SessionStore
-from session_core.settings import GatewayConfig
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.homes import connect
 from tests.interop.hermes import Hermes
 

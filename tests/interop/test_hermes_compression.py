@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from session_core.compression.records import NotCompressed
+from session_core.compression.types import NotCompressed
 from tests.interop import hermes
 from tests.interop.trips import KEEP, TITLE, WORDS, Trip
 from tests.interop.twins import differences, rows

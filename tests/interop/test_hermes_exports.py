@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.interop.hermes import Hermes
 from tests.maintenance.carried import CHAT_STATE, Place, differences, place, rows
 

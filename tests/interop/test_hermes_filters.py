@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from session_core.models import SessionFilter
+from session_core.types import SessionFilter
 
 DRIFTED = {"min_messages", "max_messages"}
 """Theirs goes by a counter, ours counts rows: a correction, so only true counters are compared."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from session_core import Maintenance, SessionDB, SessionFilter
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.records import Wanted
+from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.types import Wanted
 from tests.interop.hermes import Hermes
 
 DAY = 86_400.0

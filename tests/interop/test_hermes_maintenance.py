@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from session_core.models import SessionFilter
+from session_core.types import SessionFilter
 from tests.interop import hermes
 from tests.interop.hermes import Hermes
 from tests.interop.maintained import KINDS, Made, maintained, maker, named, snapshot, together

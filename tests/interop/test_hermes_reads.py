@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from session_core.models import SessionFilter
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
+from session_core.types import SessionFilter
 from tests.interop.hermes import Hermes, Refused
 
 

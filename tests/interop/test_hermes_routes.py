@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from session_core.chats import SessionSource, build_session_key
 from session_core.errors import Denied
-from session_core.keys import SessionSource, build_session_key
 from session_core.routing.entries import SessionEntry
 from tests.interop.routes import SOURCES, Chats
 

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from session_core.config import GatewayConfig
 from session_core.errors import Conflict
 from session_core.routing.store import SessionStore
-from session_core.settings import GatewayConfig
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.interop.hermes import Hermes
 from tests.interop.routes import SOURCES, Chats
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from session_core import Compressor, Limits, driver
+from session_core import Compressor, Limits, _sqlite3
 from tests.cjk import INDEX
 from tests.homes import connect, hermes_database
 from tests.interop.twins import shape
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import NOW, fill, opened
 
-CAN_LOAD = hasattr(driver.library().Connection, "enable_load_extension")
+CAN_LOAD = hasattr(_sqlite3.library().Connection, "enable_load_extension")
 CJK = (False, True) if CAN_LOAD else (False,)
 KINDS = [(schema, cjk) for schema in range(23, 31) for cjk in CJK]
 

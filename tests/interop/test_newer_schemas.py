@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.homes import SCHEMAS, add_message, add_session, connect, fill, hermes_database
 from tests.interop.twins import shape
 

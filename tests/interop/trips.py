@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from session_core import Compressor, Ledger, StateFolder
-from session_core.compression.records import Compressed
+from session_core.compression.types import Compressed
+from session_core.config import GatewayConfig
 from session_core.routing.store import SessionStore
-from session_core.settings import GatewayConfig
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite.database import SessionDB
 from tests.interop.hermes import Hermes
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.state_folder import StateFolder
 from tests.homes import hermes_database, own_database
 
 START = 1_800_000_000.0

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFound
-from session_core.ledger.batches import KEPT_S
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.batches import KEPT_S, new_step_id
+from session_core.ledger.codec import pack
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.packing import pack
-from session_core.ledger.records import Emptied, Kept
-from session_core.ledger.shelf import new_step_id
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Emptied, Kept
 from tests.homes import connect
 from tests.ledger.conftest import START, Clock
 

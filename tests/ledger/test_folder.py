@@ -13,7 +13,7 @@ import pytest
 
 from session_core.errors import Denied, StorageError
 from session_core.home import state_root
-from session_core.ledger.folder import Bound, StateFolder, known
+from session_core.ledger.state_folder import Bound, StateFolder, known
 from session_core.state.sqlite.opening import HERMES
 from tests.homes import hermes_database, own_database
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from session_core import driver
+from session_core import _sqlite3
 from session_core.errors import Corrupt, InvalidInput, SessionError, Unsupported
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.batches import new_step_id
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Audited, Kept, Member
-from session_core.ledger.shelf import new_step_id
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Audited, Kept, Member
 from tests.homes import connect
 from tests.ledger.conftest import Clock
 
@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[2]
 
 WRITER = """
 import json, sys
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.state_folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept, Member
-from session_core.ledger.shelf import new_step_id
+from session_core.ledger.types import Kept, Member
+from session_core.ledger.batches import new_step_id
 
 with Ledger(StateFolder(sys.argv[1])) as ledger:
     sys.stdin.readline()
@@ -174,7 +174,7 @@ def test_a_ledger_from_before_the_release_is_refused_and_says_what_to_do(
             ask()
 
 
-def _content(connection: driver.Connection) -> list[object]:
+def _content(connection: _sqlite3.Connection) -> list[object]:
     asks = ("SELECT * FROM sqlite_master", "SELECT * FROM batches", "PRAGMA user_version")
     return [connection.execute(ask).fetchall() for ask in asks]
 
@@ -294,6 +294,6 @@ def test_it_is_opened_by_the_driver_that_was_chosen_and_synced_at_every_commit(
     ledger.add_batch("x")
     handle = ledger._file._handle
     assert handle is not None
-    assert isinstance(handle.connection, driver.library().Connection)
+    assert isinstance(handle.connection, _sqlite3.library().Connection)
     assert handle.value("PRAGMA synchronous") == 2
     assert handle.value("PRAGMA wal_autocheckpoint") == 0

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from session_core import ledger as package
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept, Member
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Kept, Member
 from tests.interrupts import another_thread, raising
 
 PLACES = (str(Path(package.__file__).parent), contextlib.__file__)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core.errors import Corrupt
-from session_core.ledger.packing import PIECE_BYTES, pack, unpack
-from session_core.ledger.records import Kept
+from session_core.ledger.codec import PIECE_BYTES, pack, unpack
+from session_core.ledger.types import Kept
 
 VALUES = st.recursive(
     st.none()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from session_core.errors import Conflict, InvalidInput, NotFound
-from session_core.ledger.folder import StateFolder, known
+from session_core.ledger.batches import new_step_id
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.plans import VALID_S
-from session_core.ledger.records import Kept, Member, Plan
-from session_core.ledger.shelf import new_step_id
+from session_core.ledger.state_folder import StateFolder, known
+from session_core.ledger.types import Kept, Member, Plan
 from tests.ledger.conftest import START, Clock
 
 MEMBERS = (

@@ -15,10 +15,10 @@ import pytest
 
 from session_core import GatewayConfig, SessionDB, SessionSource, SessionStore, StateDatabase
 from session_core.errors import Changed, Conflict, InvalidInput, StorageFull, Unsupported
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.execute import MARK, clear_marks, resume, run_step
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept, Member
-from session_core.ledger.steps import MARK, clear_marks, resume, run_step
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Kept, Member
 from tests.homes import connect, own_database
 from tests.ledger.conftest import Clock
 from tests.ledger.worker import STAGES, keep

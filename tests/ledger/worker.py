@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from session_core import SessionDB, StateDatabase
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.execute import run_step
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept
-from session_core.ledger.steps import run_step
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Kept
 
 STAGES = ("before", "writing", "prepared", "changed", "committed", "done")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionRuntime, SessionStore
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import of
 from tests.routing.chats import chat
 

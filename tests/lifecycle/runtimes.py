@@ -14,9 +14,9 @@ import anyio
 import anyio.to_thread
 
 from session_core import ExpiryWatcher, Hooks, SessionDB, SessionRuntime, SessionStore
-from session_core.lifecycle.run import Run
+from session_core.config import GatewayConfig, SessionResetPolicy
+from session_core.lifecycle.agent_turn import Run
 from session_core.lifecycle.runtime import Reply
-from session_core.settings import GatewayConfig, SessionResetPolicy
 from tests.routing.chats import KEY, Clock, chat, file_entries
 
 IDLE = GatewayConfig(

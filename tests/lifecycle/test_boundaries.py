@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from session_core.hooks import Hooks, boundaries
+from session_core.hooks import Hooks, dispatch
 from session_core.hooks.specs import FINALIZE, RESET
 from tests.lifecycle.runtimes import beside
 
@@ -155,7 +155,7 @@ def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hook
 def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
     hooks: Hooks, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boundaries, "_REMEMBERED", 0)
+    monkeypatch.setattr(dispatch, "_REMEMBERED", 0)
     begun: list[str] = []
     entered = threading.Event()
 
@@ -177,7 +177,7 @@ def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
 def test_what_was_told_is_forgotten_after_very_much_else(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boundaries, "_REMEMBERED", 10)
+    monkeypatch.setattr(dispatch, "_REMEMBERED", 10)
     for number in range(100):
         hooks.boundary(str(number), None, "cli")
     assert len(hooks._boundaries._fired) == 10
@@ -186,7 +186,7 @@ def test_what_was_told_is_forgotten_after_very_much_else(
 def test_of_what_was_told_that_is_forgotten_which_nobody_has_asked_for_the_longest(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boundaries, "_REMEMBERED", 2)
+    monkeypatch.setattr(dispatch, "_REMEMBERED", 2)
     for session_id in ("first", "second", "first", "third"):
         hooks.boundary(session_id, None, "cli")
     assert list(hooks._boundaries._fired) == ["first", "third"]

@@ -20,7 +20,7 @@ from session_core import (
     current_session_id,
     get_session_env,
 )
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import World, echo
 from tests.routing.chats import KEY, chat
 

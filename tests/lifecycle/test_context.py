@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from session_core import context
+from session_core.chats import Platform
 from session_core.context import (
     NAMES,
     child_env,
@@ -23,7 +24,6 @@ from session_core.context import (
     set_current_session_id,
 )
 from session_core.errors import InvalidInput
-from session_core.keys import Platform
 
 ID = "HERMES_SESSION_ID"
 

@@ -13,8 +13,8 @@ import anyio.lowlevel
 import pytest
 
 from session_core import AgentCache, Busy, ExpiryWatcher, InvalidInput
-from session_core.lifecycle.run import Run
-from session_core.settings import GatewayConfig
+from session_core.config import GatewayConfig
+from session_core.lifecycle.agent_turn import Run
 from tests.homes import hermes_database
 from tests.lifecycle.agents import Monotonic
 from tests.lifecycle.runtimes import IDLE, Gate, World, as_async, beside, echo, of, until, watcher

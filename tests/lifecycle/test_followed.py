@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from session_core import ExpiryWatcher, InvalidInput, NotFound, SessionError
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import World, of, rotate
 from tests.routing.chats import KEY
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from session_core.chats import Platform
 from session_core.errors import InvalidInput
 from session_core.hooks import Hooks, hookimpl
 from session_core.hooks.specs import FINALIZE, RESET
-from session_core.keys import Platform
 from tests.lifecycle.agents import noting
 
 SHORT_S = 0.05

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from session_core import current_session_id, get_session_env
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import World, beside, of, rotate
 from tests.routing.chats import KEY, chat
 

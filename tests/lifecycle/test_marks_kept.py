@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, ExpiryWatcher, StorageError
-from session_core.ledger.marks import KeptMarks
+from session_core.ledger.hook_deliveries import KeptMarks
 from tests.homes import connect, hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, of
 from tests.routing.chats import KEY, file_entries

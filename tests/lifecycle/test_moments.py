@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from session_core import ExpiryWatcher
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import Gate, World, beside
 from tests.routing.chats import KEY
 

@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from session_core import AsyncSessionDB, BlockingCallWarning, InvalidInput, current_session_id
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import World, aecho, becomes, of, rotate, until
 from tests.routing.chats import KEY, chat
 

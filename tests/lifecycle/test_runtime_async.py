@@ -14,7 +14,7 @@ import trio
 from anyio import to_thread
 
 from session_core import InvalidInput
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import HOOKS, Gate, World, aecho, as_async, becomes, echo, until
 from tests.routing.chats import KEY, chat
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, ExpiryWatcher, Hooks, InvalidInput, NotFound
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.homes import hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside, rotate
 from tests.routing.chats import KEY

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from session_core import Busy, Denied, InvalidInput
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import Gate, World, becomes, beside, echo, of, until
 from tests.routing.chats import KEY, chat, file_entries
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy
-from session_core.lifecycle.run import Run
+from session_core.lifecycle.agent_turn import Run
 from tests.lifecycle.runtimes import Gate, World, beside, echo, of, rotate, until
 from tests.routing.chats import KEY, put_row, stored
 

@@ -273,8 +273,8 @@ def test_a_beginning_that_cannot_be_noted_is_told_all_the_same(
     def busy(*_: Any) -> None:
         raise Busy("the write lock is held")
 
-    monkeypatch.setattr("session_core.routing.crossing.begin_finalize", busy)
-    monkeypatch.setattr("session_core.routing.crossing.begin_reset", busy)
+    monkeypatch.setattr("session_core.routing.outbox.begin_finalize", busy)
+    monkeypatch.setattr("session_core.routing.outbox.begin_reset", busy)
     world.runtime.reset(KEY)
     assert world.boundaries == [
         ("finalize", session_id),
@@ -292,7 +292,7 @@ def test_what_is_owed_and_cannot_be_taken_on_waits_for_the_next_start(
         raise Busy("the write lock is held")
 
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.routing.crossing.take_over", busy)
+        patch.setattr("session_core.routing.outbox.take_over", busy)
         first = start()
         assert ExpiryWatcher(first.runtime, report=lambda *_: None).tick() == []
         assert first.boundaries == []

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from session_core import Busy, ExpiryWatcher
-from session_core.hooks import boundaries
-from session_core.ledger.marks import KeptMarks
+from session_core.hooks import dispatch
+from session_core.ledger.hook_deliveries import KeptMarks
 from tests.homes import hermes_database
 from tests.lifecycle.runtimes import IDLE, Gate, World, beside
 from tests.routing.chats import KEY
@@ -246,7 +246,7 @@ def test_nothing_is_told_twice_where_a_process_remembers_nothing(
     start: Start, session_id: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is stored decides: a process with very many chats has forgotten most of them."""
-    monkeypatch.setattr(boundaries, "_REMEMBERED", 0)
+    monkeypatch.setattr(dispatch, "_REMEMBERED", 0)
     world = start()
     if way == "expired":
         watcher(world).tick()

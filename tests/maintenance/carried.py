@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.exporting import Exporting
-from session_core.maintenance.importing import Importing
+from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.transfer.export import Exporting
+from session_core.maintenance.transfer.import_sessions import Importing
 from tests.homes import add_message, add_session, connect, fill, hermes_database, own_database
 
 TABLES = {

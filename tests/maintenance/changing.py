@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from session_core.hooks import Hooks
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.answers import Applied, Preview, Restored
+from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.records import Wanted
+from session_core.maintenance.types import Applied, Preview, Restored, Wanted
 from tests.faults import state
 from tests.maintenance.homes import Home
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionEntry, SessionSource, SessionStore
-from session_core.alive import Alive, gather
-from session_core.maintenance.conversations import Conversations
-from session_core.maintenance.scene import Scene
-from session_core.settings import GatewayConfig, SessionResetPolicy
+from session_core.activity import Alive, gather
+from session_core.config import GatewayConfig, SessionResetPolicy
+from session_core.maintenance.select.conversations import Conversations
+from session_core.maintenance.select.snapshot import Scene
 from tests.cjk import add_cjk_index, compile_tokenizer
 from tests.homes import connect, hermes_database, own_database
 

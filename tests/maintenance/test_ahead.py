@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from session_core import driver
-from session_core.ledger import steps
-from session_core.ledger.journal import Journal
-from session_core.ledger.records import Kept, Step
-from session_core.maintenance.answers import Applied
-from session_core.maintenance.waiting import wait_for
+from session_core import _sqlite3
+from session_core.ledger import execute
+from session_core.ledger.execute import wait_for
+from session_core.ledger.types import Kept, Step
+from session_core.ledger.undo_log import Journal
+from session_core.maintenance.types import Applied
 from tests.homes import add_message, connect
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW
@@ -36,7 +36,7 @@ def filled(changed: Changing) -> Changing:
 
 
 @contextmanager
-def applying(filled: Changing) -> Iterator[tuple[driver.Connection, Future[Applied]]]:
+def applying(filled: Changing) -> Iterator[tuple[_sqlite3.Connection, Future[Applied]]]:
     """A plan is applied, whose first step waits for the home, and its second is prepared."""
     planned = filled.plan()
     with connect(filled.home.db.path) as connection, ThreadPoolExecutor(1) as pool:
@@ -120,7 +120,7 @@ def test_two_steps_that_a_crash_has_left_are_both_decided(
         raise _Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "_check_not_given_up", die)
+        patch.setattr(execute, "_check_not_given_up", die)
         patch.setattr(Journal, "give_up", die)
         with pytest.raises(_Killed):
             filled.apply(planned)

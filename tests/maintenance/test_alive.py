@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from session_core import SessionStore, alive
-from session_core.alive import Company
-from session_core.models import Claim, Holder
+from session_core import SessionStore, activity
+from session_core.activity import Company
 from session_core.presence import Lease
+from session_core.types import Claim, Holder
 from tests.maintenance.homes import DAY, NOW, Home, opened
 
 _HOLDER = """
@@ -53,13 +53,13 @@ def gateway(home: Home) -> Iterator[int]:
         process.communicate(timeout=10)
 
 
-def gathered(home: Home, **options: Any) -> alive.Alive:
-    return alive.gather(home.db, home.store, NOW, **options)
+def gathered(home: Home, **options: Any) -> activity.Alive:
+    return activity.gather(home.db, home.store, NOW, **options)
 
 
 def test_a_home_of_ones_own_has_nobody_else(home: Home) -> None:
     home.session("s", 1)
-    assert gathered(home) == alive.Alive(Company(NOW))
+    assert gathered(home) == activity.Alive(Company(NOW))
 
 
 def test_another_process_that_has_the_database_is_named(home: Home, holder: int) -> None:
@@ -73,7 +73,7 @@ def test_a_gateway_is_named_also_by_the_folder_of_the_routes(home: Home, gateway
     (home.folder / "gateway.pid").rename(apart / "gateway.pid")
     assert gathered(home).company.gateway is None
     with SessionStore(apart / "sessions", db=home.db) as store:
-        found = alive.gather(home.db, store, NOW)
+        found = activity.gather(home.db, store, NOW)
     assert found.company.gateway == f"a gateway (pid {gateway})"
 
 
@@ -112,7 +112,7 @@ def test_routes_of_every_folder_that_is_there_count(home: Home, tmp_path: Path) 
         "half": ("broken",),
     }
     assert found.suspended == {"kept"}
-    assert set(alive.gather(home.db, None, NOW).routes) == set(found.routes)
+    assert set(activity.gather(home.db, None, NOW).routes) == set(found.routes)
 
 
 def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
         found = gathered(home, pinned={"p"})
         assert (found.compressing, found.company.turns) == ({"s": "me"}, {"s": "you"})
         assert found.pinned == {"p"}
-        late = alive.gather(home.db, home.store, NOW + 61)
+        late = activity.gather(home.db, home.store, NOW + 61)
         assert (late.compressing, late.company.turns) == ({}, {})
 
 
@@ -140,7 +140,7 @@ def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
     ],
 )
 def test_a_claim_is_believed_as_long_as_its_owner_may_live(claim: Claim, lives: bool) -> None:
-    assert alive.is_live(claim, NOW) == lives
+    assert activity.is_live(claim, NOW) == lives
 
 
 def test_a_gateway_that_beats_counts_without_a_record(home_path: Path) -> None:

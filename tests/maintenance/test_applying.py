@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from session_core.errors import Conflict, Denied, NotFound
-from session_core.maintenance import rerouting, run
-from session_core.maintenance.removal import Removal
-from session_core.models import Images
+from session_core.maintenance.apply import routes, run
+from session_core.maintenance.apply.sessions import Removal
+from session_core.types import Images
 from tests.maintenance.changing import Changing, live_gateway
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
@@ -228,7 +228,7 @@ def test_the_trash_of_a_plan_that_can_be_gone_on_with_is_not_emptied(
 ) -> None:
     for number in range(3):
         changed.home.route(str(number), "nobody", 40)
-    monkeypatch.setattr(rerouting, "_AT_ONCE", 1)
+    monkeypatch.setattr(routes, "_AT_ONCE", 1)
     planned = changed.plan("routes")
     part = changed.apply(planned, 0)
     assert changed.ledger.ripe(0) == []
@@ -352,7 +352,7 @@ def test_it_is_told_while_the_index_is_merged(changed: Changing) -> None:
 
 
 def test_how_far_it_is_is_told(changed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("session_core.maintenance.runner._TELL_S", -1.0)
+    monkeypatch.setattr("session_core.maintenance.apply.runner._TELL_S", -1.0)
     for number in range(3):
         changed.home.session(f"old_{number}", 140, reason="idle")
         changed.home.clock.now = NOW - 140 * DAY
@@ -427,7 +427,7 @@ def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
     for number in range(3):
         changed.home.route(str(number), "nobody", 40)
     planned = changed.plan("routes")
-    monkeypatch.setattr(rerouting, "_AT_ONCE", 1)
+    monkeypatch.setattr(routes, "_AT_ONCE", 1)
     monkeypatch.setattr(run, "_LOOK_AGAIN_S", -1.0)
     with ExitStack() as stack:
 

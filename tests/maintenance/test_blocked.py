@@ -10,7 +10,7 @@ import pytest
 
 from session_core import Compressor, Limits, SessionDB
 from session_core.errors import Unsupported
-from session_core.maintenance.records import Wanted
+from session_core.maintenance.types import Wanted
 from tests.cjk import INDEX, add_cjk_index, block_index
 from tests.hermes_schema import cjk_statements
 from tests.homes import connect

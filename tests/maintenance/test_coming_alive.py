@@ -13,10 +13,9 @@ import pytest
 
 from session_core.errors import Changed, Conflict
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.answers import Applied
-from session_core.maintenance.returning import BACK
-from session_core.maintenance.run import Run
-from session_core.maintenance.undoing import Undoing
+from session_core.maintenance.apply.run import BACK, Run
+from session_core.maintenance.restore.step import Undoing
+from session_core.maintenance.types import Applied
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
 from tests.maintenance.test_going_on import others

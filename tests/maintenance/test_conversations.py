@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import SessionDB
-from session_core.maintenance.conversations import Conversations
-from session_core.models import LinkKind, Revision, Stock
+from session_core.maintenance.select.conversations import Conversations
+from session_core.types import LinkKind, Revision, Stock
 from tests.homes import add_session, connect, own_database
 
 INSIDE = ("continuation", "delegate")

@@ -9,11 +9,10 @@ import pytest
 
 from session_core import SessionDB
 from session_core.errors import Corrupt
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.answers import Applied
+from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.records import Wanted
+from session_core.maintenance.types import Applied, Wanted
 from tests.maintenance.changing import changing
 from tests.maintenance.homes import opened
 

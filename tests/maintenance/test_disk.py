@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from session_core.ledger.steps import prepare
-from session_core.maintenance.records import Found, Health
+from session_core.ledger.execute import prepare
+from session_core.maintenance.types import Found, Health
 from session_core.state.sqlite.opening import sidecar
 from tests.homes import connect
 from tests.maintenance.changing import Changing, changing

@@ -10,12 +10,12 @@ import pytest
 
 from session_core import SessionDB, SessionSource, SessionStore
 from session_core.errors import InvalidInput, NotFound, TitleTaken
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
 from session_core.ledger.pins import Pins
-from session_core.maintenance.answers import Restored
+from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.edits import Edited
 from session_core.maintenance.maintenance import Maintenance
+from session_core.maintenance.types import Restored
 from tests.homes import connect, hermes_database, own_database
 
 KINDS = ("own", 16, 22, 30)

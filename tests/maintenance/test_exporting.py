@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from session_core.errors import Conflict, InvalidInput, NotFound
-from session_core.maintenance.exporting import Exported, Wish
-from session_core.models import SessionFilter
+from session_core.maintenance.transfer.export import Exported, Wish
+from session_core.types import SessionFilter
 from tests.homes import connect
 from tests.maintenance.carried import Place, place
 

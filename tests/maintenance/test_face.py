@@ -9,10 +9,9 @@ import pytest
 
 from session_core import Compressor, SessionFilter
 from session_core.errors import Conflict, InvalidInput
-from session_core.ledger import journal
-from session_core.maintenance.answers import Applied, Preview
+from session_core.ledger import undo_log
 from session_core.maintenance.async_maintenance import AsyncMaintenance
-from session_core.maintenance.records import Wanted
+from session_core.maintenance.types import Applied, Preview, Wanted
 from tests.maintenance.changing import Changing
 
 
@@ -136,8 +135,8 @@ def test_the_hooks_are_told_also_where_somebody_else_comes_first_after_a_crash(
             raise _Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr("session_core.maintenance.finalize.tell", die)
-            patch.setattr(journal.Journal, "done", die)
+            patch.setattr("session_core.maintenance.apply.finalize.tell", die)
+            patch.setattr(undo_log.Journal, "done", die)
             with pytest.raises(_Killed):
                 changed.apply(planned)
         changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))
@@ -210,7 +209,7 @@ async def test_coroutines_edit_export_and_import(changed: Changing, tmp_path: Pa
 async def test_coroutines_are_told_how_far_it_is_and_stop_it(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("session_core.maintenance.runner._TELL_S", -1.0)
+    monkeypatch.setattr("session_core.maintenance.apply.runner._TELL_S", -1.0)
     for number in range(3):
         changed.home.session(f"old_{number}", 140, messages=0)
         text = "x" * 80_000

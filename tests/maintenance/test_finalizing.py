@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import Denied
-from session_core.ledger import journal
+from session_core.ledger import undo_log
 from session_core.maintenance.planner import PLUGINS
 from tests.maintenance.changing import Changing, changing, live_gateway
 from tests.maintenance.homes import NOW, opened
@@ -212,8 +212,8 @@ def test_an_end_that_a_crash_has_cut_off_from_its_hooks_is_told_by_the_next_star
         home.route("1", "chat", 2)
         planned = changed.plan("sessions", "finalize", ids=("s", "chat"))
         with monkeypatch.context() as patch:
-            patch.setattr("session_core.maintenance.finalize.tell", _die)
-            patch.setattr(journal.Journal, "done", _die)
+            patch.setattr("session_core.maintenance.apply.finalize.tell", _die)
+            patch.setattr(undo_log.Journal, "done", _die)
             with pytest.raises(_Killed):
                 changed.apply(planned)
         _disown(changed)

@@ -11,14 +11,14 @@ import pytest
 
 from session_core import SessionDB
 from session_core.errors import Conflict
-from session_core.ledger import journal, steps
-from session_core.ledger.folder import StateFolder
+from session_core.ledger import execute, undo_log
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance import runner
+from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.apply import runner
+from session_core.maintenance.apply.sessions import Removal
 from session_core.maintenance.async_maintenance import AsyncMaintenance
 from session_core.maintenance.maintenance import Maintenance
-from session_core.maintenance.records import Wanted
-from session_core.maintenance.removal import Removal
+from session_core.maintenance.types import Wanted
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW
 
@@ -105,9 +105,9 @@ def test_who_comes_second_to_a_session_goes_on_where_the_first_is(
 
 
 CRASHES: dict[str, tuple[Any, str]] = {
-    "before the trash is durable": (journal.Journal, "prepare"),
-    "before the step": (steps, "_check_not_given_up"),
-    "behind the step": (journal.Journal, "done"),
+    "before the trash is durable": (undo_log.Journal, "prepare"),
+    "before the step": (execute, "_check_not_given_up"),
+    "behind the step": (undo_log.Journal, "done"),
 }
 
 
@@ -146,7 +146,10 @@ def _nth(usual: Callable[..., object], nth: int) -> Callable[..., object]:
 
 @pytest.mark.parametrize(
     "removal",
-    ["session_core.maintenance.files.remove", "session_core.routing.store.SessionStore.remove"],
+    [
+        "session_core.maintenance.apply.files.delete_file",
+        "session_core.routing.store.SessionStore.remove",
+    ],
 )
 def test_files_and_routes_that_a_crash_has_left_go_when_the_plan_is_taken_up(
     changed: Changing, monkeypatch: pytest.MonkeyPatch, removal: str
@@ -217,7 +220,7 @@ def test_after_a_crash_in_a_restore_it_is_gone_on_with(
     before = changed.everything()
     done = changed.do("all")
     with monkeypatch.context() as patch:
-        patch.setattr(journal.Journal, "done", _nth(journal.Journal.done, 2))
+        patch.setattr(undo_log.Journal, "done", _nth(undo_log.Journal.done, 2))
         with pytest.raises(_Killed):
             changed.restore(done)
     changed.ledger._file.write(lambda rows: rows.run("UPDATE steps SET pid = 0"))

@@ -10,7 +10,7 @@ import pytest
 
 from session_core import Ledger, SessionDB, SessionStore, StateFolder
 from session_core.maintenance import health
-from session_core.maintenance.records import Found, Health
+from session_core.maintenance.types import Found, Health
 from tests.homes import connect
 from tests.maintenance.homes import DAY, NOW, Home, opened
 
@@ -301,6 +301,6 @@ def test_a_deep_look_that_is_ended_says_what_it_has_seen(
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("session_core.maintenance.steps._TELL_S", 0)
-    monkeypatch.setattr("session_core.state.sqlite.stepping._EVERY", 50)
+    monkeypatch.setattr("session_core.maintenance.types._TELL_S", 0)
+    monkeypatch.setattr("session_core.state.sqlite.vacuum_file._INSTRUCTIONS_PER_LOOK", 50)
     monkeypatch.setattr("session_core.state.sqlite.sizes._TURN_S", 0.001)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from session_core import SessionSource
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.importing import Importing
+from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.transfer.import_sessions import Importing
 from tests.homes import hermes_database
 from tests.lifecycle.runtimes import World, of
 

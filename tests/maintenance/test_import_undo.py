@@ -17,10 +17,10 @@ import pytest
 
 from session_core import Applied, Maintenance, Preview, Restored, SessionDB
 from session_core.errors import Conflict
-from session_core.ledger.folder import StateFolder
+from session_core.ledger.execute import MARK as DONE
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.steps import MARK as DONE
-from session_core.maintenance.storing import MARK
+from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.transfer.store import MARK
 from tests.homes import connect, hermes_database
 from tests.maintenance.carried import rows
 from tests.maintenance.test_importing import line, long, written

@@ -11,14 +11,14 @@ import pytest
 
 from session_core import SessionDB
 from session_core.errors import NotFound
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.maintenance.answers import Skipped
-from session_core.maintenance.exporting import Wish
-from session_core.maintenance.imported import Arrivals, Coming, Imported
-from session_core.maintenance.importing import Importing
-from session_core.maintenance.storing import MARK
-from session_core.models import Images
+from session_core.ledger.state_folder import StateFolder
+from session_core.maintenance.transfer.export import Wish
+from session_core.maintenance.transfer.import_sessions import Importing
+from session_core.maintenance.transfer.store import MARK
+from session_core.maintenance.transfer.types import Arrivals, Coming, Imported
+from session_core.maintenance.types import Skipped
+from session_core.types import Images
 from tests.homes import add_message, connect, fill
 from tests.maintenance.carried import CHAT_STATE, Place, differences, fill_oddly, place, rows
 from tests.maintenance.homes import Home

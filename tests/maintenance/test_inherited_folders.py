@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from session_core import SessionFilter
-from session_core.maintenance.exporting import Exporting, Wish
+from session_core.maintenance.transfer.export import Exporting, Wish
 from tests.maintenance.changing import Changing
 
 SHOP = SessionFilter(project="/srv/shop")

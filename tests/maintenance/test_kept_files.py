@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from session_core.errors import Changed, Corrupt, Denied, NotFound
-from session_core.ledger.packing import pack, unpack
-from session_core.ledger.records import Kept
-from session_core.maintenance import files
+from session_core.ledger.codec import pack, unpack
+from session_core.ledger.types import Kept
+from session_core.maintenance.apply import files
 
 WRITTEN = 1_700_000_000_123_456_789
 
@@ -35,7 +35,7 @@ def written(path: Path, data: bytes) -> Path:
 
 def kept(path: Path, home: Path) -> tuple[dict[str, Any], Iterator[Kept]]:
     """Return the head of a file and its pieces, which have been in the trash."""
-    rest = unpack(list(pack(files.keep(path, home))))
+    rest = unpack(list(pack(files.keep_file(path, home))))
     head = next(rest)
     assert head.what == files.FILE
     return head.value, rest
@@ -49,7 +49,7 @@ def state(path: Path) -> tuple[bytes, int, int]:
 def test_a_file_comes_back_with_its_bytes_its_times_and_its_mode(path: Path, tmp_path: Path):
     before = state(path)
     head, rest = kept(path, tmp_path)
-    assert files.remove(head, tmp_path)
+    assert files.delete_file(head, tmp_path)
     assert not path.exists()
     assert files.put_back(head, rest, tmp_path) == "restored"
     assert state(path) == before
@@ -58,14 +58,14 @@ def test_a_file_comes_back_with_its_bytes_its_times_and_its_mode(path: Path, tmp
 
 def test_a_file_comes_back_where_its_home_has_moved(path: Path, tmp_path: Path):
     head, rest = kept(path, tmp_path)
-    assert files.remove(head, tmp_path)
+    assert files.delete_file(head, tmp_path)
     assert files.put_back(head, rest, tmp_path / "elsewhere") == "restored"
     assert (tmp_path / "elsewhere" / "sessions" / path.name).exists()
 
 
 def test_a_file_outside_of_the_home_has_its_own_place(path: Path, tmp_path: Path):
     head, rest = kept(path, tmp_path / "home")
-    assert files.remove(head, tmp_path / "home", path.parent)
+    assert files.delete_file(head, tmp_path / "home", path.parent)
     assert files.put_back(head, rest, tmp_path / "home", path.parent) == "restored"
     assert path.exists()
 
@@ -82,7 +82,7 @@ def test_no_file_goes_or_comes_outside_of_the_home(path: Path, tmp_path: Path, p
     head, rest = kept(path, tmp_path)
     head["name"] = str(path) if place == "/outside" else place
     with pytest.raises(Denied, match="no place for a file"):
-        files.remove(head, home, home / "sessions")
+        files.delete_file(head, home, home / "sessions")
     with pytest.raises(Denied, match="no place for a file"):
         files.put_back(head, rest, home, home / "sessions")
     assert path.exists()
@@ -95,7 +95,7 @@ def test_a_folder_of_files_that_a_link_leads_to_is_the_homes(path: Path, tmp_pat
     home.mkdir()
     (home / "sessions").symlink_to(path.parent)
     head, rest = kept(home / "sessions" / path.name, home)
-    assert files.remove(head, home, home / "sessions")
+    assert files.delete_file(head, home, home / "sessions")
     assert files.put_back(head, rest, home, home / "sessions") == "restored"
     assert path.exists()
 
@@ -116,14 +116,14 @@ def test_a_file_is_given_back_to_its_owner(
     before = state(path)
     head, rest = kept(path, tmp_path)
     owner = path.stat().st_uid, path.stat().st_gid
-    assert files.remove(head, tmp_path)
+    assert files.delete_file(head, tmp_path)
     assert files.put_back(head, rest, tmp_path) == "restored"
     assert (given, state(path)) == ([owner], before)
 
 
 def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):
     path.write_bytes(bytes(range(256)) * 20_000)
-    pieces = [each.value for each in files.keep(path, tmp_path) if each.what == files.PIECE]
+    pieces = [each.value for each in files.keep_file(path, tmp_path) if each.what == files.PIECE]
     assert max(map(len, pieces)) == 1 << 20
     head, rest = kept(path, tmp_path)
     assert files.put_back(head, rest, tmp_path / "copy") == "restored"
@@ -133,14 +133,14 @@ def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):
 def test_an_empty_file_comes_back(path: Path, tmp_path: Path):
     path.write_bytes(b"")
     head, rest = kept(path, tmp_path)
-    assert files.remove(head, tmp_path)
+    assert files.delete_file(head, tmp_path)
     assert files.put_back(head, rest, tmp_path) == "restored"
     assert path.read_bytes() == b""
 
 
 def test_several_files_are_read_from_one_trash(path: Path, tmp_path: Path):
     other = written(path.with_name("session_b.json"), b"b")
-    rest = iter([*files.keep(path, tmp_path), *files.keep(other, tmp_path)])
+    rest = iter([*files.keep_file(path, tmp_path), *files.keep_file(other, tmp_path)])
     backs = [files.put_back(head.value, rest, tmp_path / "copy") for head in rest]
     assert backs == ["restored", "restored"]
     assert (tmp_path / "copy" / "sessions" / "session_b.json").read_bytes() == b"b"
@@ -156,16 +156,16 @@ def test_a_file_that_is_not_as_it_was_kept_stays(path: Path, tmp_path: Path, cha
     else:
         path.unlink()
         path.mkdir()
-    assert not files.remove(head, tmp_path)
+    assert not files.delete_file(head, tmp_path)
     assert path.exists()
 
 
 def test_what_is_gone_already_is_gone(path: Path, tmp_path: Path):
     head, _ = kept(path, tmp_path)
     path.unlink()
-    assert files.remove(head, tmp_path)
+    assert files.delete_file(head, tmp_path)
     path.parent.rmdir()
-    assert files.remove(head, tmp_path)
+    assert files.delete_file(head, tmp_path)
 
 
 def test_what_has_the_name_by_now_stays(path: Path, tmp_path: Path):
@@ -187,11 +187,11 @@ def test_a_link_is_not_followed(path: Path, tmp_path: Path):
     target = written(tmp_path / "precious.json", path.read_bytes())
     path.unlink()
     path.symlink_to(target)
-    assert not files.remove(head, tmp_path)
+    assert not files.delete_file(head, tmp_path)
     assert files.put_back(head, rest, tmp_path) == "taken"
     assert target.exists()
     with pytest.raises(Denied, match="no ordinary file"):
-        list(files.keep(path, tmp_path))
+        list(files.keep_file(path, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal", "state.db-shm", "response_store.db",
@@ -201,8 +201,10 @@ def test_a_database_is_never_opened(tmp_path: Path, name: str):
     path.write_bytes(b"")
     path.chmod(0)  # to open it would be refused otherwise, but for an administrator
     with pytest.raises(Denied, match="is a database"):
-        list(files.keep(path, tmp_path))
-    assert not files.remove({"name": name, "bytes": 0, "modified_ns": 0, "sha256": ""}, tmp_path)
+        list(files.keep_file(path, tmp_path))
+    assert not files.delete_file(
+        {"name": name, "bytes": 0, "modified_ns": 0, "sha256": ""}, tmp_path
+    )
 
 
 @posix
@@ -212,11 +214,11 @@ def test_another_name_of_a_database_is_no_file_either(path: Path, tmp_path: Path
     path.unlink()
     path.hardlink_to(database)
     with pytest.raises(Denied, match="is a database"):
-        list(files.keep(path, tmp_path))
+        list(files.keep_file(path, tmp_path))
 
 
 def test_a_file_that_is_written_meanwhile_is_not_kept(path: Path, tmp_path: Path):
-    keeping = files.keep(path, tmp_path)
+    keeping = files.keep_file(path, tmp_path)
     next(keeping)
     with path.open("ab") as file:
         file.write(b"more")
@@ -226,12 +228,12 @@ def test_a_file_that_is_written_meanwhile_is_not_kept(path: Path, tmp_path: Path
 
 def test_what_is_not_there_is_said(path: Path, tmp_path: Path):
     with pytest.raises(NotFound):
-        list(files.keep(path.with_name("none.json"), tmp_path))
+        list(files.keep_file(path.with_name("none.json"), tmp_path))
 
 
 def test_pieces_that_are_missing_leave_nothing_behind(path: Path, tmp_path: Path):
     head, _ = kept(path, tmp_path)
-    assert files.remove(head, tmp_path)
+    assert files.delete_file(head, tmp_path)
     with pytest.raises(Corrupt, match="not whole"):
         files.put_back(head, iter([]), tmp_path)
     assert list(path.parent.iterdir()) == []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from session_core import SessionFilter
-from session_core.alive import Alive, Company
+from session_core.activity import Alive, Company
 from session_core.errors import NotFound
-from session_core.maintenance import routes
-from session_core.maintenance.records import Wanted
+from session_core.maintenance.select import routes
+from session_core.maintenance.types import Wanted
 from tests.maintenance.homes import NOW, Home, opened
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from session_core.ledger.journal import Journal
-from session_core.ledger.steps import prepare, throw_away
-from session_core.maintenance import unlinking
+from session_core.ledger.execute import prepare, throw_away
+from session_core.ledger.undo_log import Journal
+from session_core.maintenance.apply import files
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import DAY, NOW, Home
 
@@ -186,7 +186,7 @@ def test_what_a_run_has_done_before_it_was_killed_is_in_the_log_once_it_is_taken
     _large(changed)
     planned = changed.plan()
     with monkeypatch.context() as patch:
-        patch.setattr("session_core.maintenance.runner.Runner.note", _die)
+        patch.setattr("session_core.maintenance.apply.runner.Runner.note", _die)
         with pytest.raises(_Killed):
             changed.apply(planned, stop=_die)
     gone = 4 - len(changed.sessions())
@@ -226,7 +226,7 @@ def test_a_file_of_a_removed_session_that_stays_is_told(changed: Changing) -> No
 def test_of_many_files_that_stay_the_first_are_told(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unlinking, "_MOST", 1)
+    monkeypatch.setattr(files, "_MOST", 1)
     changed.home.session("old", 140, reason="idle")
     folder = changed.home.store.sessions_dir
     folder.mkdir(exist_ok=True)

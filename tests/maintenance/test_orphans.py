@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from session_core import SessionFilter
-from session_core.alive import Alive, Company
-from session_core.maintenance import orphans
-from session_core.maintenance.orphans import Names
-from session_core.maintenance.records import Wanted
+from session_core.activity import Alive, Company
+from session_core.maintenance.select import orphans
+from session_core.maintenance.select.orphans import Names
+from session_core.maintenance.types import Wanted
 from session_core.presence import Lease
 from tests.maintenance.homes import DAY, NOW, Home, fill
 

@@ -9,9 +9,9 @@ import pytest
 
 from session_core import SessionFilter
 from session_core.errors import InvalidInput, NotFound
-from session_core.ledger.records import Member
+from session_core.ledger.types import Member
 from session_core.maintenance.members import name_of, part_of
-from session_core.maintenance.records import Wanted
+from session_core.maintenance.types import Wanted
 from tests.maintenance.changing import Changing
 from tests.maintenance.homes import BRANCH, DAY, NOW
 

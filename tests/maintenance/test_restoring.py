@@ -10,8 +10,8 @@ import pytest
 
 from session_core import Hooks, SessionDB
 from session_core.errors import Conflict, Corrupt, Denied, InvalidInput, NotFound
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.maintenance import Maintenance
 from tests.homes import connect, hermes_database
 from tests.maintenance.changing import Changing, changing, live_gateway

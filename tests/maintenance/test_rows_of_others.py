@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from session_core.models import Images
+from session_core.types import Images
 from tests.homes import connect
 from tests.maintenance.changing import Changing, changing
 from tests.maintenance.homes import opened

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from session_core import SessionFilter
-from session_core.alive import Alive, Company
+from session_core.activity import Alive, Company
 from session_core.errors import InvalidInput, NotFound
-from session_core.maintenance import ghosts, selection
-from session_core.maintenance.records import WHY_PROTECTED, Chosen, Selection, Wanted
-from session_core.models import Holder
+from session_core.maintenance.select import ghosts, sessions
+from session_core.maintenance.types import WHY_PROTECTED, Chosen, Selection, Wanted
 from session_core.presence import Lease
+from session_core.types import Holder
 from tests.maintenance.homes import BRANCH, DAY, DELEGATE, NOW, Home
 
 CHOOSERS: dict[str, tuple[Wanted, Callable[..., Selection[Chosen]]]] = {
-    "sessions": (Wanted("sessions"), selection.old_sessions),
+    "sessions": (Wanted("sessions"), sessions.old_sessions),
     "ghosts": (Wanted("ghosts"), ghosts.ghosts),
-    "abandoned": (Wanted("abandoned", "finalize"), selection.abandoned),
-    "orphaned": (Wanted("orphaned", "finalize"), selection.orphaned),
-    "expired": (Wanted("expired", "finalize"), selection.expired),
+    "abandoned": (Wanted("abandoned", "finalize"), sessions.abandoned),
+    "orphaned": (Wanted("orphaned", "finalize"), sessions.orphaned),
+    "expired": (Wanted("expired", "finalize"), sessions.expired),
 }
 
 HELD = Company(NOW, holders=(Holder(7, "hermes"),))
@@ -274,7 +274,7 @@ def test_a_filter_is_asked_of_what_is_named_too(home: Home, verb: str) -> None:
     home.session("mine", 120, reason="cli_close" if verb == "prune" else None)
     home.session("other", 120, reason="cli_close" if verb == "prune" else None, source="telegram")
     home.db.set_session_archived("mine", archived=True)
-    chooser = selection.old_sessions if verb == "prune" else selection.named
+    chooser = sessions.old_sessions if verb == "prune" else sessions.named
     for where in (SessionFilter(source=("cli",)), SessionFilter(active_before=NOW - 119 * DAY)):
         wanted = Wanted("sessions", verb, ids=("mine", "other"), where=where)  # type: ignore[arg-type]
         expected = {"mine"} if where.source else {"mine", "other"}
@@ -298,7 +298,7 @@ def test_who_names_nobody_is_told_who_may_be_meant(full: Home) -> None:
 
 def test_a_named_session_is_finalized_also_where_a_chat_is_in_it(full: Home) -> None:
     wanted = Wanted("sessions", "finalize", ids=("chat", "idle_suspended", "old", "boss"))
-    selected = selection.named(full.scene(), wanted)
+    selected = sessions.named(full.scene(), wanted)
     assert together(selected) == {"chat": ("chat",), "helper": ("helper", "worker")}
     assert dict(selected.protected) == {"suspended": 1}
     assert {item.reason for item in selected.items} == {"finalized"}

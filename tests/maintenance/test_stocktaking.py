@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.models import Claim
-from session_core.state.sqlite import facts, inventory
+from session_core.state.sqlite import admin
+from session_core.types import Claim
 from tests.homes import SCHEMAS, fill, hermes_database, own_database
 from tests.maintenance.homes import DAY, NOW, Home, opened
 
@@ -68,7 +68,7 @@ def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> 
     with SessionDB(path) as db:
         steps = [
             step
-            for block in (inventory.SQL["count_messages"], orphans_of_messages())
+            for block in (admin.SQL["count_messages"], orphans_of_messages())
             for step in plan(db, block)
             if "messages" in step or "counted" in step
         ]
@@ -82,7 +82,7 @@ def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> 
 
 
 def orphans_of_messages() -> str:
-    return facts.SQL["list_orphans"].format(
+    return admin.SQL["list_orphans"].format(
         table="messages", column="session_id", last_at="max(timestamp)"
     )
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from session_core.errors import Conflict, InvalidInput, NotFound
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
-from session_core.ledger.records import Kept
+from session_core.ledger.state_folder import StateFolder
+from session_core.ledger.types import Kept
 from session_core.maintenance.trash import NO_UNDO, Trash
 from tests.homes import own_database
 from tests.maintenance.homes import DAY, Clock

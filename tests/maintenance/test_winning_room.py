@@ -14,10 +14,10 @@ import pytest
 
 from session_core import Denied, SessionDB, StorageFull
 from session_core.errors import InvalidInput
-from session_core.ledger.folder import StateFolder
 from session_core.ledger.ledger import Ledger
+from session_core.ledger.state_folder import StateFolder
 from session_core.maintenance.planner import Planner
-from session_core.maintenance.reclaim import NO_UNDO, Reclaim
+from session_core.maintenance.vacuum import NO_UNDO, Reclaim
 from tests.homes import fill, hermes_database, own_database
 from tests.maintenance.changing import live_gateway
 

@@ -1,7 +1,7 @@
-"""The parts of the README that are made of the code: tools, commands, clients, errors, exit codes.
+"""Tables that are generated from the code: tools, commands, clients, errors, exit codes.
 
-Each stands between two marks, `<!-- made: NAME -->` and `<!-- /made -->`; `python -m tests.readme`
-writes them anew. `tests.docs` fills the pages of `docs/` in the same way.
+Each is between two marks, `<!-- made: NAME -->` and `<!-- /made -->`. `python -m tests.readme`
+writes those of the README, `python -m tests.docs` those of `docs/`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from mcp_serve.cli import codes
+from mcp_serve.cli import errors as cli_errors
 from mcp_serve.cli.clients.places import CLIENTS
 from mcp_serve.cli.main import VERBS
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from session_core import errors
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,11 @@ def _clients() -> str:
 
 
 def _exits() -> str:
-    known = {value: name.lower() for name, value in vars(codes).items() if name.isupper()}
+    known = {
+        value: name.lower()
+        for name, value in vars(cli_errors).items()
+        if name.isupper() and isinstance(value, int)
+    }
     rows = sorted((known | {_USAGE: "usage"}).items())
     return table(
         ("exit", "means"),

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from release.project import project
 from tests.node import modules, node
 from tests.peers import peer_python

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from session_core import SessionDB, SessionEntry, SessionSource, SessionStore
-from session_core.settings import GatewayConfig, SessionResetPolicy
+from session_core.config import GatewayConfig, SessionResetPolicy
 from tests.homes import connect
 
 KEY = "agent:main:telegram:dm:42"

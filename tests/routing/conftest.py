@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
-from session_core.routing import table
+from session_core.routing import sql_backend
 from tests.homes import hermes_database, own_database
 from tests.routing.chats import Clock
 
@@ -82,4 +82,4 @@ def any_store(request: pytest.FixtureRequest, make: Make) -> SessionStore:
 @pytest.fixture
 def hold_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mirror follows ordinary changes late, so that a test sees what is written at once."""
-    monkeypatch.setattr(table, "MIRROR_DELAY_S", 3600.0)
+    monkeypatch.setattr(sql_backend, "MIRROR_DELAY_S", 3600.0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, SessionDB, SessionEntry, SessionStore
-from session_core.routing import notes
+from session_core.routing import leases
 from tests.routing.chats import (
     DAILY,
     IDLE,
@@ -32,7 +32,7 @@ Told = list[tuple[str, str]]
 @pytest.fixture
 def dead() -> str:
     """The token of a process that has ended."""
-    code = "from session_core.routing import notes; print(notes.new_token())"
+    code = "from session_core.routing import leases as notes; print(notes.new_token())"
     answer = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )
@@ -101,7 +101,7 @@ def test_what_a_dead_process_has_taken_on_is_taken_over(
     expired: SessionStore, dead: str, clock: Clock
 ) -> None:
     entry = entry_of(expired)
-    notes.CLAIM.put(entry, dead, clock())
+    leases.CLAIM.put(entry, dead, clock())
     expired.save(entry)
     assert expired.claim_expiry(entry)
     assert expired.set_expiry_finalized(entry)
@@ -247,7 +247,7 @@ def test_a_turn_is_noted_in_the_step_that_its_message_takes(
     elif way == "is found again":
         store.remove(store.entries())
     count_writes(db)
-    token = notes.new_token()
+    token = leases.new_token()
     store.get_or_create_session(chat(), way == "is forced", turn=token)
     assert len(written(db)) == 1
     assert (store.is_in_turn(entry_of(store)), store.drop_turn(KEY, token)) == (True, True)
@@ -255,7 +255,7 @@ def test_a_turn_is_noted_in_the_step_that_its_message_takes(
 
 def test_a_message_without_a_turn_notes_none(store: SessionStore, db: SessionDB) -> None:
     begun(store, db)
-    store.get_or_create_session(chat(), turn=notes.new_token())
+    store.get_or_create_session(chat(), turn=leases.new_token())
     store.end_turn(KEY, entry_of(store).session_id)
     store.get_or_create_session(chat())
     assert not store.is_in_turn(entry_of(store))
@@ -288,14 +288,14 @@ def test_a_later_turn_goes_on_when_the_one_before_it_ends(
 def test_a_later_turn_stays_noted_while_the_reset_of_an_earlier_message_is_told(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
-    hooks, later = Hooks(group=None), notes.new_token()
+    hooks, later = Hooks(group=None), leases.new_token()
     store, other = make(db, config=IDLE, hooks=hooks), make(db, config=IDLE)
     begun(store, db)
     clock.advance(hours=2)
     hooks.add(
         "on_session_finalize", lambda: other.get_or_create_session(chat(), turn=later) and None
     )
-    earlier = notes.new_token()
+    earlier = leases.new_token()
     store.get_or_create_session(chat(), turn=earlier)
     assert not store.drop_turn(KEY, earlier)
     assert store.drop_turn(KEY, later)
@@ -322,7 +322,7 @@ def test_a_turn_of_a_dead_process_keeps_nothing(
     expired: SessionStore, dead: str, clock: Clock
 ) -> None:
     entry = entry_of(expired)
-    notes.TURN.put(entry, dead, clock())
+    leases.TURN.put(entry, dead, clock())
     expired.save(entry)
     assert not expired.is_in_turn(entry)
     assert expired.claim_expiry(entry)
@@ -333,7 +333,7 @@ def test_a_turn_of_which_nothing_is_known_counts_for_some_hours(
     expired: SessionStore, clock: Clock, token: str
 ) -> None:
     entry = entry_of(expired)
-    notes.TURN.put(entry, token, clock())
+    leases.TURN.put(entry, token, clock())
     expired.save(entry)
     clock.advance(hours=5, minutes=59)
     assert not expired.claim_expiry(entry)

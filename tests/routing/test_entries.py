@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from session_core.chats import Platform, SessionSource
 from session_core.errors import InvalidInput
-from session_core.keys import Platform, SessionSource
 from session_core.routing.entries import SessionEntry, local
 
 KEY = "agent:main:telegram:dm:42"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session_core.errors import InvalidInput
-from session_core.keys import (
+from session_core.chats import (
     Platform,
     SessionSource,
     build_session_key,
@@ -18,6 +17,7 @@ from session_core.keys import (
     check_session_key,
     platform_of,
 )
+from session_core.errors import InvalidInput
 
 
 def telegram(chat_id: str = "-100", chat_type: str = "group", **more: Any) -> SessionSource:

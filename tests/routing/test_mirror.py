@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from session_core import SessionDB, SessionStore, _files
-from session_core.routing import later, table
+from session_core import SessionDB, SessionStore, _atomic
+from session_core.routing import mirror, sql_backend
 from tests.routing.chats import (
     KEY,
     OTHER,
@@ -123,8 +123,8 @@ def test_the_mirror_is_true_when_a_change_of_a_session_returns(
 def test_the_mirror_follows_an_ordinary_change_soon(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert table.MIRROR_DELAY_S < 1
-    monkeypatch.setattr(table, "MIRROR_DELAY_S", 0.01)
+    assert sql_backend.MIRROR_DELAY_S < 1
+    monkeypatch.setattr(sql_backend, "MIRROR_DELAY_S", 0.01)
     store = make(db)
     store.get_or_create_session(chat())
     store.suspend_session(KEY)
@@ -264,9 +264,9 @@ def test_a_file_without_what_is_removed_is_not_written(
 def test_a_mirror_that_could_not_be_written_is_tried_again(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(later, "RETRY_S", 0.001)
+    monkeypatch.setattr(mirror, "RETRY_S", 0.001)
     store, tried = make(db), []
-    real = _files.write_atomic
+    real = _atomic.write_atomic
 
     def full(*args: Any, **options: Any) -> None:
         tried.append(args)
@@ -274,7 +274,7 @@ def test_a_mirror_that_could_not_be_written_is_tried_again(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(*args, **options)
 
-    monkeypatch.setattr(_files, "write_atomic", full)
+    monkeypatch.setattr(_atomic, "write_atomic", full)
     session_id = store.get_or_create_session(chat()).session_id
     wait_until((folder / "sessions.json").exists)
     assert file_entries(folder)[KEY]["session_id"] == session_id
@@ -287,7 +287,7 @@ def test_what_is_tried_again_is_not_waited_for(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(_files, "write_atomic", full)
+    monkeypatch.setattr(_atomic, "write_atomic", full)
     store = make(db)
     before = set(threading.enumerate())
     store.reset_session(store.get_or_create_session(chat()).session_key)

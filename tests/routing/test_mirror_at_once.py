@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from session_core import Busy, SessionDB, _files
-from session_core._files import exclusive
-from session_core.routing import later, table
+from session_core import Busy, SessionDB, _atomic
+from session_core._atomic import exclusive
+from session_core.routing import mirror, sql_backend
 from session_core.routing.mirror import LOCK
 from tests.lifecycle.runtimes import beside
 from tests.routing.chats import KEY, OTHER, chat, file_entries, rows, wait_until
@@ -73,7 +73,7 @@ def test_a_lock_that_a_forked_child_has_open_too_is_given_back(
     opened: list[int] = []
     real = os.open
     monkeypatch.setattr(os, "open", lambda *given: opened.append(real(*given)) or opened[-1])
-    monkeypatch.setattr(_files, "_PATIENCE_S", 0)
+    monkeypatch.setattr(_atomic, "_PATIENCE_S", 0)
     with exclusive(folder / LOCK):
         child = os.dup(opened[-1])
     with exclusive(folder / LOCK):
@@ -86,8 +86,8 @@ def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_writte
 ) -> None:
     store = make(db)
     old = store.get_or_create_session(chat()).session_id
-    monkeypatch.setattr(_files, "_PATIENCE_S", 0)
-    monkeypatch.setattr(table, "MIRROR_PATIENCE_S", 0)
+    monkeypatch.setattr(_atomic, "_PATIENCE_S", 0)
+    monkeypatch.setattr(sql_backend, "MIRROR_PATIENCE_S", 0)
     with exclusive(folder / LOCK):
         with pytest.raises(Busy, match="held"), exclusive(folder / LOCK):
             pass
@@ -101,8 +101,8 @@ def test_a_mirror_whose_lock_stays_held_keeps_no_reset_from_coming_and_is_writte
 def test_resets_at_once_wait_for_somebody_who_has_stopped_as_long_as_one_does(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "MIRROR_PATIENCE_S", 0.01)
-    monkeypatch.setattr(later, "RETRY_S", 3600.0)
+    monkeypatch.setattr(sql_backend, "MIRROR_PATIENCE_S", 0.01)
+    monkeypatch.setattr(mirror, "RETRY_S", 3600.0)
     store = make(db)
     for number in range(6):
         store.get_or_create_session(chat(number))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, Denied, InvalidInput, SessionDB, SessionEntry, SessionStore
-from session_core.settings import GatewayConfig
+from session_core.config import GatewayConfig
 from tests.routing.chats import (
     BOTH,
     IDLE,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from session_core.config import SessionResetPolicy
 from session_core.routing.entries import SessionEntry
 from session_core.routing.policies import prunable, reset_reason, resume_expired
-from session_core.settings import SessionResetPolicy
 
 local = partial(datetime, 2026)
 """A time of this year on the clock of the wall, as entries have them."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB, SessionStore
-from session_core.settings import GatewayConfig
+from session_core.config import GatewayConfig
 from tests.routing.chats import (
     KEY,
     Clock,

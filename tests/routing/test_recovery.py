@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from session_core import Hooks, SessionDB, SessionSource, SessionStore
-from session_core.settings import GatewayConfig
+from session_core.config import GatewayConfig
 from tests.homes import connect, own_database
 from tests.routing.chats import IDLE, KEY, Clock, begun, chat, put_row, stored
 

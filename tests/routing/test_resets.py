@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, NotFound, SessionDB, SessionStore
-from session_core.settings import GatewayConfig, SessionResetPolicy
+from session_core.config import GatewayConfig, SessionResetPolicy
 from tests.routing.chats import (
     BOTH,
     DAILY,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from session_core import Conflict, Hooks, NotFound, SessionDB
+from session_core.config import GatewayConfig
 from session_core.routing.entries import UNTOLD
-from session_core.settings import GatewayConfig
 from tests.routing.chats import (
     DAILY,
     IDLE,

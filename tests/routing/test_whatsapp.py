@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionSource, SessionStore
-from session_core.routing.whatsapp import Aliases
+from session_core.routing.recovery import Aliases
 
 PHONE, LID = "60123456789", "999999999999999"
 

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from tests.homes import fill, hermes_database
 from tests.serve.conftest import _call, _db, _options, _refused
 from tests.wire.conftest import served

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mcp_serve.redaction import redact
+from mcp_serve.redaction.redaction import redact
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
 

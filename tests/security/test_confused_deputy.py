@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mcp_serve
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from session_core import SessionDB, SessionStore
 from tests.security.corpus import INJECTIONS
 from tests.security.walk import walked

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from mcp_serve.cli.codes import USAGE
+from mcp_serve.cli.errors import USAGE
 from session_core import InvalidInput, SessionDB
 from tests.cli.forks import Forks, surroundings
 

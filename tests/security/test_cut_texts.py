@@ -9,9 +9,9 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.outgoing import clean
-from mcp_serve.redaction import MARK, redact
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
+from mcp_serve.redaction.outgoing import clean
+from mcp_serve.redaction.redaction import MARK, redact
 from session_core import SessionDB
 from tests.security.leaks import leaks, windows
 from tests.security.secret_kinds import DISGUISES, KINDS, draw

@@ -9,8 +9,8 @@ import zlib
 import anyio
 import pytest
 
-from mcp_serve import budget
-from mcp_serve.surface import SPECS
+from mcp_serve import answer_size
+from mcp_serve.registry import SPECS
 from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
 from tests.security.corpus import calling
 from tests.wire.conftest import raw
@@ -148,7 +148,7 @@ async def test_a_large_message_is_read_found_and_listed_within_the_budget(client
     ):
         result = await client.call_tool(tool, given)
         assert not result.is_error, result.content[0].text
-        assert len(result.content[0].text) <= given.get("max_chars", budget.DEFAULT)
+        assert len(result.content[0].text) <= given.get("max_chars", answer_size.DEFAULT)
 
 
 async def test_calls_that_nest_without_end_are_read(client, db):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.door import Door
+from mcp_serve.http.auth import Door
 from session_core import InvalidInput
 from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
 

@@ -8,8 +8,8 @@ import pytest
 from mcp import Client, MCPError
 
 from mcp_serve import server
-from mcp_serve.outgoing import clean
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
+from mcp_serve.redaction.outgoing import clean
 from tests.serve.planted import PLANTED, secret_of
 
 pytestmark = pytest.mark.anyio

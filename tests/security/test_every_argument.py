@@ -15,9 +15,9 @@ from mcp.types import INVALID_PARAMS, PromptReference
 from pydantic import TypeAdapter
 
 from mcp_serve import server
-from mcp_serve.sdk.schemas import slim
-from mcp_serve.served import Options, Served
-from mcp_serve.surface import SPECS
+from mcp_serve.profiles import Options, Served
+from mcp_serve.registry import SPECS
+from mcp_serve.sdk.tools import slim
 from tests.security.corpus import LONG, plant
 from tests.security.walk import COMPLETED
 

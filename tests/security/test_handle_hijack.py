@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.types import ElicitResult
 
 from mcp_serve import server
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from session_core import SessionDB
 from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
 from tests.security.corpus import OLD

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_serve.redaction import MARK, find_secrets, redact
+from mcp_serve.redaction.redaction import MARK, find_secrets, redact
 from tests.security.leaks import leaks, windows
 from tests.security.secret_kinds import DISGUISES, KINDS, TEMPLATES, draw
 from tests.serve.planted import HARMLESS

@@ -13,7 +13,7 @@ import pytest
 from mcp_serve import prompts
 from mcp_serve.cli.main import VERBS
 from mcp_serve.completions import _BY_ARGUMENT
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from session_core import SessionDB
 from tests.cli.forks import Forks, surroundings
 from tests.security.corpus import LONG, plant

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mcp_serve.redaction import redact
+from mcp_serve.redaction.redaction import redact
 from tests.security.corpus import CANARY, INJECTIONS, LONG, plant
 from tests.security.formats import FORMATS, NEEDLES
 from tests.security.walk import walked

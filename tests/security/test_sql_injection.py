@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.surface import SPECS
+from mcp_serve.registry import SPECS
 from tests.homes import connect
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.quoting import plain
-from mcp_serve.served import Options, Served
-from mcp_serve.surface import SPECS
+from mcp_serve.profiles import Options, Served
+from mcp_serve.registry import SPECS
+from mcp_serve.render import plain
 from tests.security.corpus import CANARY, INJECTIONS, QUOTED
 from tests.security.walk import strings, walked
 

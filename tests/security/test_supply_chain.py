@@ -24,11 +24,12 @@ bare = MCPServer("bare")
 bare.streamable_http_app()
 bare.sse_app()
 known = {name.split(".")[0] for name in sys.modules}
-from mcp_serve import http, server, surface
-from mcp_serve.served import Options, Served
+from mcp_serve import registry, server
+from mcp_serve.http import app
+from mcp_serve.profiles import Options, Served
 served = Served(Options(home=sys.argv[1]))
 server.create(served)
-surface.Surface(served)
+registry.Surface(served)
 served.home().maintenance.health()
 loaded = {name.split(".")[0] for name in sys.modules} - known
 print(json.dumps(sorted(loaded - set(sys.stdlib_module_names))))

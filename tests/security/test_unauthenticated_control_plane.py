@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from mcp_serve.token import token_of
+from mcp_serve.http.auth import token_of
 from session_core import Denied, StateFolder
 from tests.security.as_written import HANDSHAKE, JSON, RIGHT, send
 from tests.wire.conftest import TOKEN

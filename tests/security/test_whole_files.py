@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_serve.token import VARIABLE, token_of
+from mcp_serve.http.auth import VARIABLE, token_of
 from session_core import Denied, SessionDB, StateFolder
 from tests.cli.forks import Forks, surroundings
 from tests.routing.chats import stored

@@ -17,8 +17,8 @@ from mcp import Client, MCPError
 from mcp.types import ElicitResult, PromptReference, ResourceTemplateReference
 
 from mcp_serve import server
-from mcp_serve.quoting import plain
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
+from mcp_serve.render import plain
 from session_core import SessionDB
 from tests.security.corpus import LONG, calling, end_session, plant, title_of
 

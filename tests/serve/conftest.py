@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from session_core import SessionDB
 
 Call = Callable[..., Awaitable[dict[str, Any]]]

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
-from mcp_serve import budget, server
-from mcp_serve.filling import Filling
-from mcp_serve.served import Options, Served
-from mcp_serve.surface import SPECS
-from mcp_serve.tools.reading import ReadArguments
+from mcp_serve import answer_size, server
+from mcp_serve.profiles import Options, Served
+from mcp_serve.registry import SPECS
+from mcp_serve.tools.read import Filling, ReadArguments
 from session_core import SessionDB
 
 OLD = 1_600_000_000
@@ -111,7 +110,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "view": st.sampled_from(["live", "full"]),
     "mode": st.sampled_from(["words", "substring"]),
     "per": st.sampled_from(["conversation", "message"]),
-    "max_chars": st.integers(budget.LEAST, budget.MOST) | st.just(budget.LEAST),
+    "max_chars": st.integers(answer_size.LEAST, answer_size.MOST) | st.just(answer_size.LEAST),
     "around": st.integers(1, 120),
     "after": st.integers(0, 120),
     "what": st.sampled_from(["sessions", "ghosts", "orphans", "index", "all", "abandoned"]),
@@ -143,7 +142,7 @@ def asked(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 @given(case=asked())
 def test_no_answer_is_over_its_budget(planted, portal, case):
     tool, arguments = case
-    most = arguments.get("max_chars", budget.DEFAULT)
+    most = arguments.get("max_chars", answer_size.DEFAULT)
     for _ in range(PAGES):
         answer = portal.call(planted.call_tool, tool, arguments)
         text = answer.content[0].text
@@ -159,7 +158,7 @@ def test_no_answer_is_over_its_budget(planted, portal, case):
 
 def test_every_message_is_read_however_little_fits(planted, portal):
     whole: dict[int, str] = {}
-    given = {"session": "plain", "max_chars": budget.LEAST, "limit": 200}
+    given = {"session": "plain", "max_chars": answer_size.LEAST, "limit": 200}
     while True:
         answer = portal.call(planted.call_tool, "sessions_read", given)
         assert not answer.is_error, answer.content[0].text
@@ -168,7 +167,7 @@ def test_every_message_is_read_however_little_fits(planted, portal):
             whole[message["id"]] = whole.get(message["id"], "") + message["text"]
         if page["next_cursor"] is None:
             break
-        given = {"cursor": page["next_cursor"], "max_chars": budget.LEAST}
+        given = {"cursor": page["next_cursor"], "max_chars": answer_size.LEAST}
     assert len(whole) == 36
     assert whole[min(whole)] == "word " * 30
 
@@ -186,7 +185,7 @@ def test_a_message_that_is_shown_to_its_end_is_not_begun_again(home_path):
 
 
 def test_what_does_not_fit_says_what_would(planted, portal):
-    given = {"session": LONGER, "max_chars": budget.LEAST, "roles": ["\u4e16" * 50] * 20}
+    given = {"session": LONGER, "max_chars": answer_size.LEAST, "roles": ["\u4e16" * 50] * 20}
     answer = portal.call(planted.call_tool, "sessions_read", given)
     assert answer.is_error
     text = answer.content[0].text

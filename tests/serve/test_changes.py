@@ -8,7 +8,7 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from session_core import Ledger, Maintenance, StateFolder
 from tests.serve.humans import Human
 

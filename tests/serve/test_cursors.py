@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 
 from mcp_serve import server
 from mcp_serve.cursors import Asked
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from session_core import SessionSource, SessionStore
 from session_core.state import cursors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.door import Door
+from mcp_serve.http.auth import Door
 from session_core import InvalidInput
 
 HOST = "127.0.0.1:8765"

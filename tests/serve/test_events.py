@@ -6,8 +6,8 @@ import anyio
 import pytest
 from mcp import Client
 
-from mcp_serve import budget, server
-from mcp_serve.served import Options, Served
+from mcp_serve import answer_size, server
+from mcp_serve.profiles import Options, Served
 from session_core import SessionSource, SessionStore
 
 pytestmark = pytest.mark.anyio
@@ -178,7 +178,7 @@ async def test_many_events_stay_within_the_budget_and_none_is_lost(db, call):
     texts = []
     while len(texts) < 300:
         heard = await call("events_wait", cursor=cursor, timeout_s=5, limit=500)
-        assert budget.size(heard) <= budget.DEFAULT
+        assert answer_size.size(heard) <= answer_size.DEFAULT
         assert heard["events"]
         cursor = heard["cursor"]
         texts += [event["text"] for event in heard["events"]]

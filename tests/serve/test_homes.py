@@ -11,7 +11,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.homes import Home
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from tests.homes import fill, hermes_database
 
 pytestmark = pytest.mark.anyio

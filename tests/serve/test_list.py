@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve import budget
+from mcp_serve import answer_size
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,7 @@ async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
         db.append_message(f"w{number:02}", "user", "x", create={"source": "cli", "cwd": folder})
     page = await call("sessions_list", project="/srv", limit=100)
     found = [row["id"] for row in page["sessions"]]
-    assert budget.size(page) <= budget.DEFAULT
+    assert answer_size.size(page) <= answer_size.DEFAULT
     assert 1 < len(found) < 80
     while page["next_cursor"]:
         page = await call("sessions_list", cursor=page["next_cursor"], limit=100)

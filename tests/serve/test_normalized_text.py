@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_serve.normalized_text import NormalizedText, has_escapes, is_disguised
+from mcp_serve.redaction.normalized_text import NormalizedText, has_escapes, is_disguised
 
 UNITS = {
     "%41": "A",

@@ -6,9 +6,9 @@ import anyio
 import pytest
 from mcp import Client
 
-from mcp_serve import quoting, server
-from mcp_serve.served import Options, Served
-from session_core import driver
+from mcp_serve import render, server
+from mcp_serve.profiles import Options, Served
+from session_core import _sqlite3
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ COLUMNS = ("title", "source", "end_reason")
 
 
 def spoil(home_path, column):
-    with driver.connect(f"file:{home_path / 'state.db'}?mode=rw", busy_timeout_s=5) as connection:
+    with _sqlite3.connect(f"file:{home_path / 'state.db'}?mode=rw", busy_timeout_s=5) as connection:
         connection.execute(f"UPDATE sessions SET {column} = x'414200ff'")  # noqa: S608
         connection.commit()
     connection.close()
@@ -58,5 +58,5 @@ async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, 
 
 
 def test_half_of_a_character_in_a_name_is_shown_as_what_it_is():
-    shown = quoting.plain("Al \ud83d ex"), quoting.textual("agent:\udcff")
+    shown = render.plain("Al \ud83d ex"), render.textual("agent:\udcff")
     assert shown == ("Al \ufffd ex", "agent:\ufffd")

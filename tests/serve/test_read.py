@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve import budget
+from mcp_serve import answer_size
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +159,7 @@ async def test_a_message_that_does_not_fit_is_read_in_pieces(db, call, text):
     page = await call("sessions_read", session="s1")
     pieces = [page["messages"][-1]["text"]]
     while page["messages"][0]["text"] != "before":
-        assert budget.size(page) <= budget.DEFAULT
+        assert answer_size.size(page) <= answer_size.DEFAULT
         page = await call("sessions_read", cursor=page["next_cursor"])
         pieces.append(page["messages"][-1]["text"])
     assert "".join(pieces).removesuffix("before") == text
@@ -174,7 +174,7 @@ async def test_an_answer_is_within_max_chars_and_following_the_cursor_reads_all(
     page = await call("sessions_read", session="s1", max_chars=most, limit=200)
     found = set(shown(page))
     while page["next_cursor"]:
-        assert budget.size(page) <= most
+        assert answer_size.size(page) <= most
         page = await call("sessions_read", cursor=page["next_cursor"], max_chars=most, limit=200)
         assert shown(page) == sorted(shown(page))
         found |= set(shown(page))

@@ -7,9 +7,9 @@ import json
 import pytest
 from mcp import MCPError
 
-from mcp_serve import redaction
-from mcp_serve.redaction import redact, redact_cut
-from mcp_serve.whole import text_of
+from mcp_serve.redaction import redaction
+from mcp_serve.redaction.messages import text_of
+from mcp_serve.redaction.redaction import redact, redact_cut
 from tests.security.formats import FORMATS, NEEDLES
 from tests.serve.planted import HARMLESS, PLANTED, secret_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from mcp.types import PromptReference, ResourceTemplateReference
 
-from mcp_serve.served import Options, Served
-from mcp_serve.surface import Surface
+from mcp_serve.profiles import Options, Served
+from mcp_serve.registry import Surface
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio

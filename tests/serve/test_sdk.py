@@ -11,10 +11,10 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.types import ListResourcesResult, PaginatedRequestParams
 
 from mcp_serve import server
+from mcp_serve.profiles import Options, Served
 from mcp_serve.sdk import private
-from mcp_serve.sdk.arguments import Arguments
 from mcp_serve.sdk.factory import closing_streams
-from mcp_serve.served import Options, Served
+from mcp_serve.sdk.tools import Arguments
 from session_core import SessionDB
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ from mcp.types import (
 )
 
 from mcp_serve import server, subscriptions
+from mcp_serve.profiles import Options, Served
 from mcp_serve.sdk import factory
-from mcp_serve.served import Options, Served
 from session_core import Ledger, StateFolder
 from tests.homes import add_session, connect, fill, hermes_database
 

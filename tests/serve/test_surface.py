@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_serve.surface import SPECS
-from mcp_serve.wrong import explain
+from mcp_serve.errors import explain
+from mcp_serve.registry import SPECS
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mcp_serve.token import VARIABLE, token_of
+from mcp_serve.http.auth import VARIABLE, token_of
 from session_core import Denied, SessionError, StateFolder
 
 

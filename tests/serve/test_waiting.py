@@ -10,10 +10,12 @@ import pytest
 from anyio import to_thread
 from mcp.types import PromptReference
 
-from mcp_serve import door, http, server
-from mcp_serve.door import Door
+from mcp_serve import server
 from mcp_serve.feed import Feed
-from mcp_serve.served import Options, Served
+from mcp_serve.http import app as http_app
+from mcp_serve.http import auth
+from mcp_serve.http.auth import Door
+from mcp_serve.profiles import Options, Served
 from session_core import SessionDB
 from tests.homes import connect
 
@@ -156,7 +158,7 @@ class Visit:
         self._scope = {
             "type": "http",
             "method": "POST",
-            "path": http.MCP,
+            "path": http_app.MCP,
             "query_string": b"",
             "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
         }
@@ -195,7 +197,7 @@ def _served(db, home_path):
 @pytest.fixture(name="app")
 async def _app(served):
     """The app over HTTP, alive; it wants no token."""
-    app = http.app(server.create(served), Door.of("127.0.0.1", [], [], None))
+    app = http_app.app(server.create(served), Door.of("127.0.0.1", [], [], None))
     inner = app._app
     async with inner.router.lifespan_context(inner):
         yield app
@@ -218,8 +220,8 @@ async def begin(app):
 
 
 async def test_only_so_many_older_clients_are_kept(served, monkeypatch):
-    monkeypatch.setattr(http, "_SESSIONS", 2)
-    app = http.app(server.create(served), Door.of("127.0.0.1", [], [], None))
+    monkeypatch.setattr(http_app, "_SESSIONS", 2)
+    app = http_app.app(server.create(served), Door.of("127.0.0.1", [], [], None))
     async with app._app.router.lifespan_context(app._app):
         answers = [await begin(app) for _ in range(2)]
         assert len({each["mcp_session_id"] for each in answers}) == 2
@@ -243,7 +245,7 @@ async def test_a_wait_over_http_ends_with_its_client_or_its_server(app, served, 
 
 
 async def test_only_so_many_requests_are_served_at_once(app, served, monkeypatch):
-    monkeypatch.setattr(door, "_INSIDE", 2)
+    monkeypatch.setattr(auth, "_INSIDE", 2)
     headers = await begin(app)
     inside = [
         Visit(app, {"id": number, "method": "tools/call", "params": WAIT}, **headers)

@@ -14,10 +14,11 @@ from mcp.types import Implementation
 
 from mcp_serve import server
 from mcp_serve.plans import WENT_ON
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from session_core import Maintenance
-from session_core.maintenance import health, steps
-from session_core.state.sqlite import stepping
+from session_core.maintenance import health
+from session_core.maintenance import types as maintenance_progress
+from session_core.state.sqlite import vacuum_file
 
 pytestmark = pytest.mark.anyio
 
@@ -215,8 +216,8 @@ async def test_the_log_names_the_client(served, mode, name, noted):
 async def test_a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled(
     served, mode, monkeypatch
 ):
-    monkeypatch.setattr(steps, "_TELL_S", 0)
-    monkeypatch.setattr(stepping, "_EVERY", 50)
+    monkeypatch.setattr(maintenance_progress, "_TELL_S", 0)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 50)
     heard = Heard()
     async with Client(server.create(served), mode=mode) as client:
         deep = {"deep": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_serve.wrong import explain
+from mcp_serve.errors import explain
 from session_core import (
     Busy,
     Changed,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import session_core
-from session_core.state.sqlite import blocks
+from session_core.state.sqlite import sql_blocks
 
 ROOT = Path(session_core.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.sql") if "-- name:" in path.read_text("utf-8"))
@@ -19,7 +19,7 @@ _LOADED = re.compile(r'blocks\.load\("(\w+)"')
 
 def loaded(path: Path) -> dict[str, str]:
     package = ".".join(("session_core", *path.parent.relative_to(ROOT).parts))
-    return blocks.load(path.stem, package)
+    return sql_blocks.load(path.stem, package)
 
 
 def names(module: str, name: str) -> bool:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import InvalidInput, SessionDB
-from session_core.models import Order
 from session_core.state.sqlite import lineage
+from session_core.types import Order
 from tests.homes import add_message, add_session, connect, own_database
 
 LONG = 150

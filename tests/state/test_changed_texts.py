@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import index
+from session_core.state.sqlite import fts
 from tests.homes import connect
 
 OLD, NEW = "walrus", "narwhal"
@@ -53,7 +53,7 @@ def say(db: SessionDB, *texts: str) -> list[int]:
 
 
 def settle(db: SessionDB) -> None:
-    while db._write(index.catch_up):
+    while db._write(fts.catch_up):
         pass
 
 
@@ -166,7 +166,7 @@ def test_open_reader_sees_each_change_at_once(db: SessionDB, home_path: Path) ->
 
 
 def test_mass_update_begins_the_index_anew(db: SessionDB, change: Change) -> None:
-    ids = say(db, *[f"a {OLD} {number}" for number in range(index.LAG + 500)], "a seal")
+    ids = say(db, *[f"a {OLD} {number}" for number in range(fts.LAG + 500)], "a seal")
     settle(db)
 
     change("UPDATE messages SET content = replace(content, 'walrus', 'narwhal');")
@@ -176,8 +176,8 @@ def test_mass_update_begins_the_index_anew(db: SessionDB, change: Change) -> Non
 
     assert find(db, f'"{NEW} 1234"') == [ids[1234]]
     assert find(db, OLD) == []
-    assert db._read(index.indexed_to) == ids[-1]
-    assert db._read(index.changed) == ()
+    assert db._read(fts.indexed_to) == ids[-1]
+    assert db._read(fts.changed) == ()
     with connect(db.path, "ro") as other:
         count = "SELECT count(*) FROM ms_index WHERE ms_index MATCH ?"
         assert other.execute(count, (OLD,)).fetchone() == (0,)
@@ -188,7 +188,7 @@ def test_few_changes_leave_the_index_in_use(db: SessionDB, home_path: Path) -> N
     settle(db)
     with connect(home_path / "state.db") as other:
         other.execute("UPDATE messages SET content = 'a narwhal' WHERE id % 100 = 0")
-    assert db._read(index.indexed_to) == ids[-1]
+    assert db._read(fts.indexed_to) == ids[-1]
     assert find(db, NEW) == [one for one in ids if one % 100 == 0]
     assert find(db, OLD) == [one for one in ids if one % 100]
 
@@ -218,7 +218,7 @@ def test_home_of_an_earlier_version_is_indexed_anew(db: SessionDB, home_path: Pa
     with connect(home_path / "state.db") as other:
         other.execute("UPDATE messages SET content = 'a porpoise' WHERE id = 1")
     with SessionDB(home_path / "state.db", read_only=True) as reader:
-        assert reader._read(index.indexed_to) == 3
+        assert reader._read(fts.indexed_to) == 3
         assert find(reader, "porpoise") == [1]
         assert find(reader, NEW) == find(reader, OLD) == []
 
@@ -236,4 +236,4 @@ def test_changed_message_can_be_removed_and_put_back(db: SessionDB, home_path: P
 
     assert find(db, NEW) == [ids[0]]
     assert find(db, OLD) == [ids[1]]
-    assert db._read(index.changed) == (ids[0],)
+    assert db._read(fts.changed) == (ids[0],)

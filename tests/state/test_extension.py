@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from session_core import driver
+from session_core import _sqlite3
 from session_core.errors import Denied, NotFound, Unsupported
-from session_core.models import BlockedIndex
-from session_core.state.sqlite import extension
-from session_core.state.sqlite.db import SessionDB
+from session_core.state.sqlite import opening
+from session_core.state.sqlite.database import SessionDB
+from session_core.types import BlockedIndex
 from tests.cjk import INDEX, add_cjk_index
 from tests.homes import SCHEMAS, add_session, connect, fill, hermes_database, own_database
 
@@ -45,7 +45,7 @@ def db(path):
 @pytest.fixture
 def library(tmp_path) -> Path:
     """A file in the place of the extension, which only its user can write."""
-    library = tmp_path / "home" / extension.LIBRARY
+    library = tmp_path / "home" / opening.LIBRARY
     library.parent.mkdir(parents=True, mode=0o755)
     library.write_bytes(b"not a library")
     library.chmod(0o644)
@@ -53,8 +53,8 @@ def library(tmp_path) -> Path:
 
 
 def load(library: Path) -> None:
-    with closing(driver.connect("file::memory:", busy_timeout_s=0)) as connection:
-        extension.load(connection, library.parent.parent)
+    with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
+        opening.load(connection, library.parent.parent)
 
 
 def test_blocked_index_is_listed(db):
@@ -156,10 +156,12 @@ def test_safe_library_passes_the_checks(library):
 
 
 def test_extension_loading_is_off_afterwards(library):
-    with closing(driver.connect("file::memory:", busy_timeout_s=0)) as connection:
+    with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
         with pytest.raises(Unsupported):
-            extension.load(connection, library.parent.parent)
-        with pytest.raises(driver.library().OperationalError, match=r"not authorized|no such func"):
+            opening.load(connection, library.parent.parent)
+        with pytest.raises(
+            _sqlite3.library().OperationalError, match=r"not authorized|no such func"
+        ):
             connection.execute("SELECT load_extension(?)", (str(library),))
 
 
@@ -209,7 +211,7 @@ def test_linked_library_folder_is_refused(library):
 def test_linked_home_is_resolved(library, tmp_path):
     (tmp_path / "link").symlink_to("home")
     with pytest.raises(Unsupported):
-        load(tmp_path / "link" / extension.LIBRARY)
+        load(tmp_path / "link" / opening.LIBRARY)
 
 
 def test_pipe_in_place_of_library_is_refused(library):
@@ -221,7 +223,7 @@ def test_pipe_in_place_of_library_is_refused(library):
 
 def test_missing_library_is_not_found(tmp_path):
     with pytest.raises(NotFound, match="is not there"):
-        load(tmp_path / extension.LIBRARY)
+        load(tmp_path / opening.LIBRARY)
 
 
 def test_refusal_reports_why_extension_is_missing(path):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, NotFound, SessionDB, TitleTaken
-from session_core.state.sqlite import store
+from session_core.state.sqlite import connections
 from tests.contract.engines import given_up
 from tests.homes import connect, own_database
 
@@ -128,16 +128,16 @@ def test_the_first_change_makes_a_home_that_holds_it_once(tmp_path: Path) -> Non
 def test_who_looks_while_another_thread_makes_the_home_finds_it_empty_and_not_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = store.exists
+    usual = connections.exists
     with SessionDB(tmp_path / "home" / "state.db") as db, ThreadPoolExecutor(1) as another:
 
         def look(path: Path) -> bool:
             found = usual(path)
-            monkeypatch.setattr(store, "exists", usual)
+            monkeypatch.setattr(connections, "exists", usual)
             another.submit(db.create_session, "s", "cli").result(20)
             return found
 
-        monkeypatch.setattr(store, "exists", look)
+        monkeypatch.setattr(connections, "exists", look)
         assert db.get_session("s") is None
         assert db.get_session("s") is not None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB, StorageError
-from session_core.state.sqlite.turns import this_thread
+from session_core.state.sqlite.write_queue import this_thread
 
 WAIT_S = 20.0
 FORKS = """

@@ -15,7 +15,7 @@ import pytest
 
 from session_core import Corrupt, Denied, InvalidInput, NotFound, SessionDB, holders
 from session_core.presence import sidecar
-from session_core.state.sqlite.handle import translate, uri_of
+from session_core.state.sqlite.connection import translate, uri_of
 from session_core.state.sqlite.opening import open_writer
 from tests.homes import connect, fill, hermes_database, own_database
 

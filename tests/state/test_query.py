@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session_core.state import matcher, query, questions, searchable, snippet
+from session_core.state import query, search_text, snippet
 from session_core.state.query import And, Leaf, Not, Or, Query
 
 A, B, C = Leaf("a1"), Leaf("b1"), Leaf("c1")
@@ -104,7 +104,7 @@ def test_an_expression_excludes_only_what_it_knows_exactly() -> None:
 def test_a_text_matches(typed: str, text: str, matches: bool) -> None:
     node = query.parse(typed).node
     assert node is not None
-    assert matcher.matches(node, searchable.fold(text)) is matches
+    assert query.matches(node, search_text.fold(text)) is matches
 
 
 class Watched(str):
@@ -131,7 +131,7 @@ def test_a_phrase_is_looked_for_in_one_pass(
 ) -> None:
     watched = Watched(text)
     watched.looks = 0
-    assert matcher.Word(Leaf(phrase)).find(watched) == place
+    assert query.Word(Leaf(phrase)).find(watched) == place
     assert 3000 < watched.looks < 10_000
 
 
@@ -142,7 +142,7 @@ TOLD = st.lists(st.sampled_from(["a", "b", "ab", "大", "学", " ", "-", "é"]),
 def test_a_phrase_is_where_its_words_stand_in_a_row(
     text: list[str], phrase: list[str], prefix: bool
 ) -> None:
-    leaf, told = Leaf("".join(phrase), prefix), searchable.words("".join(text))
+    leaf, told = Leaf("".join(phrase), prefix), search_text.words("".join(text))
     wanted = leaf.words
     rows = [told[at : at + len(wanted)] for at in range(len(told) - len(wanted) + 1)]
     there = any(
@@ -150,27 +150,27 @@ def test_a_phrase_is_where_its_words_stand_in_a_row(
         for row in rows
         if wanted
     )
-    found = matcher.Word(leaf).find(searchable.fold("".join(text)))
+    found = query.Word(leaf).find(search_text.fold("".join(text)))
     assert (found is not None) is there
 
 
 @given(st.text(max_size=60))
 def test_folding_twice_changes_nothing(text: str) -> None:
-    once = searchable.fold(text)
-    assert searchable.fold(once) == once or any(unicodedata.category(one) == "Lu" for one in once)
+    once = search_text.fold(text)
+    assert search_text.fold(once) == once or any(unicodedata.category(one) == "Lu" for one in once)
 
 
 def test_images_are_no_text_and_other_json_is() -> None:
     parts = '\x00json:[{"type": "image_url", "image_url": {"url": "data:x"}}, {"text": "hi"}]'
-    assert searchable.of(parts, None, None) == "hi"
-    assert searchable.of('\x00json:{"answer": {"is": 42}}', None, None) == "42"
-    assert searchable.of("\x00json:{broken", "tool", None) == "\x00json:{broken\ntool"
-    assert searchable.of(None, None, "not json") == "not json"
-    assert searchable.of(b"bytes", None, None) == "bytes"
+    assert search_text.of(parts, None, None) == "hi"
+    assert search_text.of('\x00json:{"answer": {"is": 42}}', None, None) == "42"
+    assert search_text.of("\x00json:{broken", "tool", None) == "\x00json:{broken\ntool"
+    assert search_text.of(None, None, "not json") == "not json"
+    assert search_text.of(b"bytes", None, None) == "bytes"
 
 
 def test_a_snippet_shows_the_words_where_they_are_close() -> None:
-    words = [matcher.word(Leaf("ledger")), matcher.word(Leaf("balance"))]
+    words = [query.word(Leaf("ledger")), query.word(Leaf("balance"))]
     text = "ledger " + "x " * 300 + "the ledger is in balance now " + "y " * 300 + "balance"
     cut = snippet.cut(text, words)
     assert "the ledger is in balance now" in cut
@@ -184,7 +184,7 @@ def test_a_snippet_of_a_short_text_is_the_text() -> None:
 
 @given(st.text(max_size=600), st.text(max_size=10))
 def test_a_snippet_can_be_cut_from_any_text(text: str, word: str) -> None:
-    assert len(snippet.cut(text, [matcher.word(Leaf(word))], word)) <= snippet.LENGTH + 2
+    assert len(snippet.cut(text, [query.word(Leaf(word))], word)) <= snippet.LENGTH + 2
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_a_snippet_can_be_cut_from_any_text(text: str, word: str) -> None:
      ("running", "run"), ("summaries", "summarization"), ("errors", "error")],
 )  # fmt: skip
 def test_a_word_has_other_forms(word: str, form: str) -> None:
-    assert form in questions.forms(word)
+    assert form in query.forms(word)
 
 
 def test_a_question_is_cut_into_what_it_is_about() -> None:
-    found = list(questions.pieces("what's in foo_bar.py 数据库", 2))
+    found = list(query.pieces("what's in foo_bar.py 数据库", 2))
     assert found == ["数据", "据库", "what", "in", "foo_bar.py", "foo", "bar", "py"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from session_core import Busy, Denied, SessionDB, StorageFull
-from session_core.state.sqlite import reclaim
+from session_core.state.sqlite import vacuum
 from tests.homes import connect, fill, hermes_database, own_database
 from tests.state.course import copies
 
@@ -158,7 +158,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a machine says that has next to no memory."""
     memory = tmp_path / "meminfo"
     memory.write_text("MemTotal: 100 kB\nMemAvailable: 10 kB\n")
-    monkeypatch.setattr(reclaim, "_MEMORY", memory)
+    monkeypatch.setattr(vacuum, "_MEMORY", memory)
     return memory
 
 

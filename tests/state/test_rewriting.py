@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from session_core import Busy, SessionDB
-from session_core.state.sqlite import rewriting, stepping
+from session_core.state.sqlite import vacuum_file
 from tests.homes import connect, fill, hermes_database, own_database
 from tests.state.course import anew, copies, course, rows
 
@@ -56,8 +56,8 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stepping, "_EVERY", 2000)
-    monkeypatch.setattr(rewriting, "_EVERY", 16)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 2000)
+    monkeypatch.setattr(vacuum_file, "_PAGES_PER_LOOK", 16)
 
 
 def commit(path: Path, key: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from session_core import Denied, SessionDB, StorageError
-from session_core.state.sqlite import rewriting, stepping
+from session_core.state.sqlite import vacuum_file
 from tests.homes import connect, fill, hermes_database, own_database
 from tests.state.course import anew, copies, course, rows
 
@@ -32,8 +32,8 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stepping, "_EVERY", 2000)
-    monkeypatch.setattr(rewriting, "_EVERY", 16)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 2000)
+    monkeypatch.setattr(vacuum_file, "_PAGES_PER_LOOK", 16)
 
 
 def test_it_comes_to_the_very_rows_of_a_plain_vacuum(
@@ -151,7 +151,7 @@ KILLED = (
     "import os, sys\n"
     "from functools import partial\n"
     "from session_core import SessionDB\n"
-    "from session_core.state.sqlite import stepping\n"
+    "from session_core.state.sqlite import vacuum_file as stepping\n"
     "stepping._EVERY = 2000\n"
     "db = SessionDB(sys.argv[1])\n"
     "kill = lambda: os.kill(os.getpid(), 9)\n"
@@ -202,13 +202,13 @@ def test_a_copy_that_somebody_is_at_is_not_taken_for_one_that_was_left(
         seen: list[bool] = []
 
         def act(now: str) -> None:
-            rewriting.sweep(path)
+            vacuum_file.sweep(path)
             seen.append(now == "first look" or len(copies(path.parent, ".tmp")) == 2)
 
         course(db, act)
         assert set(seen) == {True}
-        rewriting.sweep(path)
+        vacuum_file.sweep(path)
         assert copies(path.parent) == [other]
         holder.communicate(b"\n")
-    rewriting.sweep(path)
+    vacuum_file.sweep(path)
     assert copies(path.parent) == []

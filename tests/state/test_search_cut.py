@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import SearchResult, SessionDB
-from session_core.state.sqlite import search_rows
+from session_core.state.sqlite.search import candidates
 from tests.homes import add_message, add_session, connect, hermes_database
 
 SCHEMAS = (22, 26, 30)
@@ -153,7 +153,7 @@ def test_a_tool_that_said_nothing_is_found_by_its_name(path: Path, schema: int, 
 def test_what_is_too_much_to_read_at_once_is_read_on_the_next_pages(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_rows, "CHARACTERS", 5000)
+    monkeypatch.setattr(candidates, "CHARACTERS", 5000)
     with filled(path, 30) as connection:
         one = add_message(connection, "s", "tool", f"{LONG} zebrafish", timestamp=1000.0)
         for number in range(9):
@@ -167,7 +167,7 @@ def test_what_is_too_much_to_read_at_once_is_read_on_the_next_pages(
 def test_images_that_tools_sent_are_not_all_decoded_at_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_rows, "CHARACTERS", 5000)
+    monkeypatch.setattr(candidates, "CHARACTERS", 5000)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 50_000}}
     with filled(path, 30) as connection:
         one = add_message(connection, "s", "tool", [*PARTS, image], timestamp=1000.0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import search_scan
+from session_core.state.sqlite.search import scan
 from tests.homes import add_message, add_session, connect, hermes_database
 
 SCHEMAS = (16, 22, 23, 26, 30)
@@ -189,7 +189,7 @@ def test_names_of_json_are_not_found(path: Path) -> None:
 def test_a_rare_piece_far_back_is_found_at_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_scan, "_DENSE", 5)
+    monkeypatch.setattr(scan, "_DENSE", 5)
     with filled(path, 22) as connection:
         one = add_message(connection, "s", "user", "项目叫麒麟")
         connection.execute("BEGIN")

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import index, search_any, search_rows, search_tail, writer
-from session_core.state.sqlite.handle import Handle
+from session_core.state.sqlite import fts, writer
+from session_core.state.sqlite.connection import Handle
 from session_core.state.sqlite.opening import open_writer
+from session_core.state.sqlite.search import any_words, candidates, scan
 from tests.homes import connect
 
 
@@ -32,7 +33,7 @@ def say(db: SessionDB, *texts: str) -> list[int]:
 
 
 def settle(db: SessionDB) -> None:
-    while db._write(index.catch_up):
+    while db._write(fts.catch_up):
         pass
 
 
@@ -48,7 +49,7 @@ def say_as_a_stranger(path: Path, *texts: str) -> None:
 
 
 def mark(db: SessionDB) -> int:
-    return max(0, db._read(index.indexed_to))
+    return max(0, db._read(fts.indexed_to))
 
 
 def found(db: SessionDB, query: str, **options: Any) -> list[int]:
@@ -78,11 +79,11 @@ def test_index_and_tail_are_one_answer(db: SessionDB) -> None:
 
 
 def test_appending_indexes_in_batches_behind_itself(db: SessionDB) -> None:
-    ids = say(db, *["ledger"] * (index.LAG - 1))
+    ids = say(db, *["ledger"] * (fts.LAG - 1))
     assert mark(db) == 0
     ids += say(db, "ledger")
     assert mark(db) == ids[-1]
-    assert len(postings(db, "ledger")) == index.LAG
+    assert len(postings(db, "ledger")) == fts.LAG
 
 
 def test_many_messages_at_once_are_indexed_at_once(
@@ -98,7 +99,7 @@ def test_many_messages_at_once_are_indexed_at_once(
 
 def test_a_transaction_is_indexed_after_it(db: SessionDB) -> None:
     with db.transaction():
-        ids = say(db, "ledger", *["plain"] * (2 * index.LAG))
+        ids = say(db, "ledger", *["plain"] * (2 * fts.LAG))
         assert found(db, "ledger") == [ids[0]]
         assert mark(db) == 0
     assert mark(db) == ids[-1]
@@ -120,7 +121,7 @@ def test_what_a_killed_process_appended_is_found(
     code = (
         "import os, signal, sys\n"
         "from session_core import SessionDB\n"
-        "from session_core.state.sqlite import index\n"
+        "from session_core.state.sqlite import fts as index\n"
         "index.LAG = 10**9\n"
         "rows = [{'role': 'user', 'content': text} for text in ['ledger', *['plain'] * 5000]]\n"
         "SessionDB(sys.argv[1]).append_messages('s', rows)\n"
@@ -156,7 +157,7 @@ def test_a_search_waits_for_no_lock(db: SessionDB, home_path: Path) -> None:
 def test_an_index_that_cannot_be_fed_refuses_no_message(db: SessionDB, home_path: Path) -> None:
     with connect(home_path / "state.db") as stranger:
         stranger.execute("UPDATE ms_index_data SET block = x'FF' WHERE id = 10")
-    ids = say(db, *["ledger"] * (index.LAG + 1))
+    ids = say(db, *["ledger"] * (fts.LAG + 1))
     assert found(db, "ledger") == ids
 
 
@@ -169,7 +170,7 @@ def test_a_row_that_cannot_be_parsed_keeps_no_other_from_the_index(
     for _ in range(300):
         deep = {"type": "tool_result", "content": [deep]}
     db.append_message("s", "user", deep)
-    ids = say(db, *["ledger"] * (index.LAG + 1))
+    ids = say(db, *["ledger"] * (fts.LAG + 1))
     assert mark(db) == ids[-1]
     assert len(found(db, "ledger")) == len(ids)
     db.close()
@@ -196,7 +197,7 @@ def test_what_is_left_over_never_fails_a_change_that_is_durable(
 
 def test_a_batch_is_bounded_by_its_size(db: SessionDB) -> None:
     ids = say(db, *["word " * 70_000] * 3)
-    assert db._write(index.catch_up)
+    assert db._write(fts.catch_up)
     assert mark(db) == ids[1]
     assert found(db, "word") == ids
 
@@ -240,8 +241,8 @@ def test_rare_words_of_a_question_count_for_more_before_anything_is_indexed(
 def test_words_that_are_rare_together_are_found_however_far_back(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_any, "_LISTED", 20)
-    monkeypatch.setattr(search_any, "_LISTED_IN_ALL", 80)
+    monkeypatch.setattr(any_words, "_LISTED", 20)
+    monkeypatch.setattr(any_words, "_LISTED_IN_ALL", 80)
     (answer,) = say(db, "the audit logs are kept in the cellar")
     for word in ("audit", "logs", "kept", "months"):
         say(db, *[f"{word} of number {number}" for number in range(500)])
@@ -272,12 +273,12 @@ def test_messages_that_are_brought_back_are_found(db: SessionDB, home_path: Path
     db.clear_messages("s")
 
     def bring_back(handle: object) -> None:
-        before = index.change_number(handle)  # type: ignore[arg-type]
+        before = fts.change_number(handle)  # type: ignore[arg-type]
         handle.run(  # type: ignore[attr-defined]
             "INSERT INTO messages (id, session_id, role, content, timestamp)"
             " VALUES (1, 's', 'user', 'ledger', 1.0)"
         )
-        index.remember(handle, [1], before)  # type: ignore[arg-type]
+        fts.remember(handle, [1], before)  # type: ignore[arg-type]
 
     db._write(bring_back)
     assert found(db, "ledger") == [1]
@@ -301,9 +302,9 @@ def test_a_tail_too_long_to_keep_is_read_in_parts(
 ) -> None:
     say(db, *["plain"] * 40)
     settle(db)
-    monkeypatch.setattr(index, "LAG", 1_000_000)
-    monkeypatch.setattr(search_tail, "_MOST_ROWS", 10)
-    monkeypatch.setattr(search_rows, "SIEVED", 20)
+    monkeypatch.setattr(fts, "LAG", 1_000_000)
+    monkeypatch.setattr(scan, "_MOST_ROWS", 10)
+    monkeypatch.setattr(candidates, "SIEVED", 20)
     ids = say(db, "ledger", *["plain"] * 60)
     cursor, pages = None, 0
     seen: list[int] = []

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import SessionDB
-from session_core.state import searchable
-from session_core.state.sqlite import index
+from session_core.state import search_text
+from session_core.state.sqlite import fts
 from tests.homes import hermes_database
 
 NFC, NFD = (
@@ -57,7 +57,7 @@ TEXTS = st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=6).map(
     lambda pairs: "".join(word + space for word, space in pairs)
 )
 CHANGES: st.SearchStrategy[Callable[[str], str]] = st.sampled_from(
-    [str, NFC, NFD, str.upper, str.lower, str.title, searchable.fold]
+    [str, NFC, NFD, str.upper, str.lower, str.title, search_text.fold]
 )
 
 
@@ -68,7 +68,7 @@ def db(home_path: Path) -> Iterator[SessionDB]:
 
 
 def settle(db: SessionDB) -> None:
-    while db._write(index.catch_up):
+    while db._write(fts.catch_up):
         pass
 
 
@@ -127,9 +127,9 @@ def test_no_answer_changes_when_messages_are_indexed(texts: list[str], data: st.
 
 @given(TEXTS)
 def test_folding_is_done_once_whatever_the_form(text: str) -> None:
-    folded = searchable.fold(text)
-    assert searchable.fold(folded) == folded
-    assert searchable.fold(NFD(text)) == searchable.fold(NFC(text)) == folded
+    folded = search_text.fold(text)
+    assert search_text.fold(folded) == folded
+    assert search_text.fold(NFD(text)) == search_text.fold(NFC(text)) == folded
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ import pytest
 
 from session_core import Busy, InvalidInput, SessionDB
 from session_core.state import cursors
-from session_core.state.sqlite import feed_look
+from session_core.state.sqlite import feed
 from tests.homes import connect, hermes_database, own_database
 
 _WRITER = """
 import sys, time
-from session_core import driver
+from session_core import _sqlite3 as driver
 connection = driver.connect(sys.argv[1], busy_timeout_s=5)
 print("ready", flush=True)
 for line in sys.stdin:
@@ -202,8 +202,8 @@ def test_a_cursor_of_another_home_of_our_own_is_a_gap(tmp_path: Path) -> None:
 def test_a_costly_look_for_ends_is_put_off_and_made_up_for(
     db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_look, "_CHEAP_SCAN_S", -1.0)
-    monkeypatch.setattr(feed_look, "_SCAN_SHARE", 500.0)
+    monkeypatch.setattr(feed, "_CHEAP_SCAN_S", -1.0)
+    monkeypatch.setattr(feed, "_SCAN_SHARE", 500.0)
     db.create_session("t", "cli")
     cursor = db.changes().cursor
     seen = []

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from session_core import Corrupt, SessionDB
-from session_core.state.pace import Pace
-from session_core.state.sqlite import deletion, sizes_child, upkeep
-from session_core.state.sqlite.handle import Handle
+from session_core.state.batch_size import Pace
+from session_core.state.sqlite import admin, deletion, sizes_child
+from session_core.state.sqlite.connection import Handle
 from tests.homes import connect, hermes_database, own_database
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -365,7 +365,7 @@ def _locks() -> Iterator[str]:
 def test_a_recount_waits_for_rows_that_change_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, said = upkeep.count_session, iter(["y"])
+    count, said = admin.count_session, iter(["y"])
     with SessionDB(tmp_path / "state.db") as db, SessionDB(tmp_path / "state.db") as other:
         db.append_message("s", "user", "x", create={"source": "cli"})
 
@@ -376,6 +376,6 @@ def test_a_recount_waits_for_rows_that_change_meanwhile(
                 other.put_session_fields("s", {"message_count": 9})
             return counted
 
-        monkeypatch.setattr(upkeep, "count_session", count_slowly)
+        monkeypatch.setattr(admin, "count_session", count_slowly)
         assert db.recount_session("s") is True
         assert (db.get_session("s") or {})["message_count"] == 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from session_core import SessionDB
-from session_core.state.sqlite import sizes, stepping
+from session_core.state.sqlite import sizes, vacuum_file
 from tests.homes import connect, fill, hermes_database, own_database
 
 
@@ -48,7 +48,7 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stepping, "_EVERY", 50)
+    monkeypatch.setattr(vacuum_file, "_INSTRUCTIONS_PER_LOOK", 50)
     monkeypatch.setattr(sizes, "_TURN_S", 0.001)
 
 
@@ -103,7 +103,7 @@ def test_the_copy_that_a_killed_look_has_left_is_deleted_by_the_next_one(
     killed = (
         "import glob, os, sys\n"
         "from session_core import SessionDB\n"
-        "from session_core.state.sqlite import stepping\n"
+        "from session_core.state.sqlite import vacuum_file as stepping\n"
         "stepping._EVERY = 50\n"
         "def step():\n"
         "    if glob.glob(os.environ['TMPDIR'] + '/*/copy.db'):\n"
@@ -145,6 +145,6 @@ def test_an_interrupt_between_two_looks_is_no_error_of_the_database(path: Path) 
     with connect(path) as connection:
         # It comes while SQLite is at work, so that Python is told of it at its next look.
         connection.create_function("interrupt", 0, interrupt_main)
-        with pytest.raises(KeyboardInterrupt), stepping.stepping(connection, lambda: None):
+        with pytest.raises(KeyboardInterrupt), vacuum_file.stepping(connection, lambda: None):
             connection.execute(long).fetchall()
         assert connection.execute(long.replace("interrupt()", "1")).fetchone() == (20000,)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session_core import SessionDB
-from session_core.ledger.packing import pack, unpack
-from session_core.ledger.records import Kept
-from session_core.models import Images, Put
-from session_core.state.sqlite import recency
+from session_core.ledger.codec import pack, unpack
+from session_core.ledger.types import Kept
+from session_core.state.sqlite import listing
+from session_core.types import Images, Put
 from tests.homes import add_message, connect, fill, hermes_database, own_database
 
 Dump = dict[str, list[Any]]
@@ -510,7 +510,7 @@ def test_a_message_that_is_changed_leaves_nothing_in_the_index(db: SessionDB, pa
 def test_a_session_that_gets_its_messages_back_is_among_the_newest_again(
     db: SessionDB, path: Path
 ) -> None:
-    for number in range(recency.KEPT + 50):
+    for number in range(listing.KEPT + 50):
         db.append_message(f"s{number}", "user", "x", timestamp=1e9 + number, create={})
     db.append_message("back", "user", "first", timestamp=1.0, create={})
     last = db.append_message("back", "user", "last", timestamp=2e9)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from session_core import Busy, Corrupt, SessionDB, SessionError, StorageError, driver
-from session_core.state.sqlite.handle import is_busy, translate
+from session_core import Busy, Corrupt, SessionDB, SessionError, StorageError, _sqlite3
+from session_core.state.sqlite.connection import is_busy, translate
 from tests.homes import connect, fill, hermes_database, own_database
 
 BROKEN = "CAST(x'ff41fe20747572' || x'6e' AS TEXT)"
@@ -64,7 +64,7 @@ SAID = "my password is database is locked"
     ],
 )
 def test_no_error_passes_on_what_the_driver_says(text: str) -> None:
-    error = driver.library().OperationalError(text)
+    error = _sqlite3.library().OperationalError(text)
     said = translate(error, Path("state.db"))
     assert isinstance(said, StorageError)
     assert "password" not in str(said)
@@ -82,4 +82,4 @@ def test_no_error_passes_on_what_the_driver_says(text: str) -> None:
     ],
 )
 def test_what_the_driver_means_is_told(text: str, kind: type[SessionError]) -> None:
-    assert type(translate(driver.library().OperationalError(text), Path("state.db"))) is kind
+    assert type(translate(_sqlite3.library().OperationalError(text), Path("state.db"))) is kind

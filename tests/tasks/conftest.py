@@ -9,8 +9,8 @@ import pytest
 from mcp import Client
 
 from mcp_serve import server
-from mcp_serve.cli import sample
-from mcp_serve.served import Options, Served
+from mcp_serve.cli.demo_home import sample
+from mcp_serve.profiles import Options, Served
 from session_core import SessionDB, SessionSource, SessionStore
 from tests.homes import connect
 from tests.tasks.model import Model

@@ -7,7 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from mcp_serve.cli.driver import choose_driver
+from mcp_serve.cli.options import choose_driver
 from tests.walk.paths import WALKS, build_home
 from tests.walk.trace import Tracer, Walk
 

@@ -14,7 +14,7 @@ from mcp import Client
 
 from mcp_serve import server
 from mcp_serve.cli.main import main
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from session_core import SessionDB, SessionRuntime, SessionSource, SessionStore
 from tests.homes import hermes_database
 from tests.walk.trace import Tracer, Walk

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from session_core import driver
+from session_core import _sqlite3
 
 ROOT = Path(__file__).parents[2]
 HOME_FILE = "/state.db"
@@ -57,8 +57,8 @@ class Tracer:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Trace every thread and connection that is made inside the block."""
-        connect = driver.connect
-        driver.connect = self._traced(connect)
+        connect = _sqlite3.connect
+        _sqlite3.connect = self._traced(connect)
         threading.setprofile(self._on_event)
         sys.setprofile(self._on_event)
         try:
@@ -66,7 +66,7 @@ class Tracer:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type] -- None removes it
-            driver.connect = connect
+            _sqlite3.connect = connect
 
     @contextmanager
     def walk(self) -> Iterator[Walk]:
@@ -77,8 +77,8 @@ class Tracer:
         finally:
             self._walk = None
 
-    def _traced(self, connect: Callable[..., driver.Connection]) -> Callable[..., Any]:
-        def connect_traced(*args: Any, **kwargs: Any) -> driver.Connection:
+    def _traced(self, connect: Callable[..., _sqlite3.Connection]) -> Callable[..., Any]:
+        def connect_traced(*args: Any, **kwargs: Any) -> _sqlite3.Connection:
             connection = connect(*args, **kwargs)
             is_home = HOME_FILE in str(args[0])
             connection.set_trace_callback(lambda statement: self._on_statement(statement, is_home))

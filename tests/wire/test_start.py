@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 MCPServer("bare")
 import pydantic
 bare = {name.split(".")[0] for name in sys.modules}
-from mcp_serve.served import Options, Served
+from mcp_serve.profiles import Options, Served
 from mcp_serve import server
 server.create(Served(Options(home=sys.argv[1])))
 ours = [name for name in sys.modules if name.split(".")[0] in ("mcp_serve", "session_core")]
@@ -22,9 +22,9 @@ print(json.dumps([sorted(ours), sorted(theirs)]))
 
 READ = """
 import json, sys, anyio
-from mcp_serve.calls import Caller
-from mcp_serve.served import Options, Served
-from mcp_serve.surface import SPECS
+from mcp_serve.dispatch import Caller
+from mcp_serve.profiles import Options, Served
+from mcp_serve.registry import SPECS
 caller = Caller(Served(Options(home=sys.argv[1])))
 async def call(name, **given):
     (spec,) = [each for each in SPECS if each.name == name]
@@ -49,10 +49,10 @@ def test_only_the_door_is_loaded_before_the_first_answer(tmp_path):
         "mcp_serve",
         "mcp_serve.sdk",
         "mcp_serve.sdk.factory",
-        "mcp_serve.sdk.failures",
-        "mcp_serve.sdk.late",
+        "mcp_serve.sdk.messages",
+        "mcp_serve.sdk.lazy",
         "mcp_serve.sdk.private",
-        "mcp_serve.served",
+        "mcp_serve.profiles",
         "mcp_serve.server",
         "mcp_serve.subscriptions",
         "session_core",
@@ -68,11 +68,11 @@ def test_who_only_reads_loads_nothing_that_summarises_or_maintains(served_home):
     )
     assert json.loads(done.stdout) == [
         "session_core.compression",
-        "session_core.compression.applied",
-        "session_core.compression.records",
+        "session_core.compression.types",
+        "session_core.compression.types",
         "session_core.maintenance",
-        "session_core.maintenance.answers",
-        "session_core.maintenance.records",
+        "session_core.maintenance.types",
+        "session_core.maintenance.types",
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.wire.conftest import TOKEN, command, environment, listening, served
 
-QUICK = "from mcp_serve import connections; connections._PATIENCE_S = 0.5; "
+QUICK = "from mcp_serve.http import limits as connections; connections._PATIENCE_S = 0.5; "
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

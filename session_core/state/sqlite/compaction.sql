@@ -40,3 +40,52 @@ WHERE session_id = :session AND holder = :holder AND expires_at > :now
 
 -- name: release_lock
 DELETE FROM compression_locks WHERE session_id = ? AND holder = ?
+
+-- name: list_step
+SELECT id FROM (
+    SELECT id, timestamp FROM messages
+    WHERE session_id = :session AND timestamp BETWEEN :at - :reach AND :at + :reach
+    ORDER BY timestamp LIMIT 4000
+)
+WHERE abs((timestamp - :at) * 1000000 - (id - :id)) <= 0.4 + 0.1 * abs(id - :id)
+ORDER BY id
+
+-- name: list_contents
+SELECT id, session_id, timestamp, role, content, tool_call_id, tool_calls, {live} FROM messages
+WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
+
+-- name: list_compacted_before
+SELECT id, session_id, timestamp, role, content, tool_call_id, tool_calls FROM messages
+WHERE session_id = :session AND timestamp <= :at AND id < :below AND {compacted}
+ORDER BY timestamp DESC, id DESC LIMIT :count
+
+-- name: list_compacted_before_by_id
+-- A home of our own has its index of compacted rows in the order of the ids.
+SELECT id, session_id, timestamp, role, content, tool_call_id, tool_calls FROM messages
+WHERE session_id = :session AND id < :below AND {compacted}
+ORDER BY id DESC LIMIT :count
+
+-- name: list_visible_before
+SELECT id, session_id, timestamp, role, content, tool_call_id, tool_calls FROM messages
+WHERE session_id = :session AND timestamp <= :at AND id < :below AND {visible}
+ORDER BY timestamp DESC, id DESC LIMIT :count
+
+-- name: list_first
+SELECT id, session_id, timestamp, role, content, tool_call_id, tool_calls FROM messages
+WHERE session_id = :session AND id < :below AND {visible} ORDER BY timestamp, id LIMIT :count
+
+-- name: has_live_before
+SELECT 1 FROM messages WHERE session_id = :session AND id < :below AND {live} LIMIT 1
+
+-- name: list_first_live
+SELECT id, timestamp FROM messages WHERE session_id = ? AND {live} ORDER BY id LIMIT 1000
+
+-- name: list_first_of
+SELECT id, timestamp FROM (
+    SELECT id, timestamp FROM messages WHERE session_id = ? ORDER BY timestamp LIMIT 1000
+)
+ORDER BY id
+
+-- name: get_shown
+SELECT id, session_id, {compacted} AS compacted FROM messages
+WHERE id IN (SELECT value FROM json_each(?)) AND {visible} ORDER BY id DESC LIMIT 1

@@ -1,17 +1,57 @@
-"""The connections of one store, which close in the one order that is safe."""
+"""The connections of one store, which close in the one order that is safe.
+
+The connections of one database: a pool of readers, one writer, and the guard before it.
+
+Readers are `mode=ro`. A writer is opened only behind a guard, a `mode=ro` connection that outlives
+it: while the guard is open no close of ours can unlink the log of a process that has lost its
+locks. A Hermes database gets no DDL and no pragma that stays in the file.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import threading
+import time
+import weakref
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
 
-from session_core.errors import StorageError
-from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.opening import identity
+from session_core import _sqlite3, home, presence
+from session_core.errors import (
+    Busy,
+    Denied,
+    InvalidInput,
+    SessionError,
+    StorageError,
+    Unsupported,
+)
+from session_core.state.sqlite import fts, opening, vacuum_file
+from session_core.state.sqlite.connection import Handle, translate
+from session_core.state.sqlite.opening import (
+    create,
+    empty_handle,
+    exists,
+    finish_leftover,
+    identity,
+    look_at,
+    open_reader,
+    open_writer,
+    size,
+)
+from session_core.state.sqlite.transaction import Transaction
 from session_core.state.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from session_core.types import Holder, HomeKind
+
 
 _IDLE = 8
 """So many readers are kept for the next one; a crowd that came at once leaves no more."""
@@ -72,3 +112,312 @@ class Connections:
         guard, self.guard, self.writer = self.guard, None, None
         if guard is not None:
             guard.connection.close()
+
+
+T = TypeVar("T")
+
+_LONG_LOG_BYTES = 4 << 20
+
+_TIDY_S = 5.0
+"""How long a search or a close brings the search index up to date, where that is far behind."""
+
+_EXIT_WAIT_S = 1.0
+"""How long the end of the process waits for a thread that is in the middle of a change."""
+
+
+class Store:
+    """Opens, reads, writes and closes one database; the nouns are added by its subclasses.
+
+    `in_hermes_home` means that the folder was found as a Hermes home: if it has the signs of one
+    and no database, none is made in it. `load_extension` loads the extension that the CJK index of
+    a Hermes home needs, if no other user can write that file.
+    """
+
+    def __init__(
+        self,
+        db_path: str | os.PathLike[str] | None = None,
+        *,
+        read_only: bool = False,
+        in_hermes_home: bool = False,
+        patience_s: float = 20.0,
+        clock: Callable[[], float] = time.time,
+        load_extension: bool = False,
+    ) -> None:
+        self.path = _checked(home.find_home().db_path if db_path is None else db_path)
+        if not patience_s >= 0:
+            raise InvalidInput(f"patience_s is {patience_s}; at least 0")
+        self._read_only = read_only
+        # The caller of an application names a path; a path that was searched for may be Hermes'.
+        self._in_hermes_home = in_hermes_home or db_path is None
+        self._patience_s = patience_s
+        self._clock = clock
+        self._loads = load_extension
+        self._pid = os.getpid()
+        self._open = Connections()
+        self._lock = threading.RLock()  # a signal handler may write while it is held
+        self._late: list[weakref.ref[Transaction]] = []
+        self._kind: HomeKind | None = None
+        self._immutable = False
+        self._closer = weakref.finalize(self, Connections.close, self._open, _EXIT_WAIT_S)
+
+    @property
+    def kind(self) -> HomeKind:
+        """Whose home this is; a file that is not there yet becomes ours at the first write."""
+        return self._read(lambda _: self._kind or self._kind_of_missing())
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the home."""
+        return self.path.parent
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading alone."""
+        return self._read_only
+
+    @property
+    def immutable(self) -> bool:
+        """Whether it is read as a file that cannot change, on a mount that nobody can write."""
+        self._read(lambda _: None)
+        return self._immutable
+
+    def transaction(self, *, linked: bool = True) -> AbstractContextManager[None]:
+        """All that this task changes inside is one transaction, or nothing of it is.
+
+        It belongs to one task and one thread. A change by another task of the thread is refused at
+        once, one by another thread waits, and both read what is committed. A coroutine passes a
+        function to `AsyncSessionDB.run` instead, which keeps the loop free.
+        Where it is not `linked`, rows may refer to what is not there, as orphans that are put back.
+        Keep it short: no hook, model call or file is waited for inside. On a path without a file
+        it begins with its first change.
+        """
+        return Transaction(
+            self._writer,
+            errors=self._errors,
+            late=self._late,
+            is_late=self._lacks_a_file,
+            linked=linked,
+        )
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this task has a transaction open in this thread."""
+        writer = self._open.writer
+        return bool(self._begun_late()) or (writer is not None and writer.current is not None)
+
+    def holders(self) -> list[Holder]:
+        """Return the other processes that have it open, as far as this system tells."""
+        return presence.holders(self.path)
+
+    def close(self) -> None:
+        """Close every connection; the last change that returned is durable."""
+        writer = self._open.writer
+        if self.in_transaction:
+            raise InvalidInput("this thread has a transaction open; close the database after it")
+        if writer is not None:
+            writer.check_task()
+        if writer is not None and self._kind == "own" and self._pid == os.getpid():
+            writer.tidy(_TIDY_S)
+        # Detached when that is done: one that was cut short can be called again.
+        if self._closer.alive:
+            self._open.close()
+            self._closer.detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read(self, look: Callable[[Handle], T]) -> T:
+        """Run `look` on one moment of the database."""
+        self._check_alive()
+        writer = self._open.writer
+        inside = writer.current if writer else None
+        with self._errors(), fit_to_bind():
+            if inside is not None:
+                inside.seen.clear()
+                return look(inside)
+            handle = self._reader()
+            try:
+                with handle.snapshot():
+                    return look(handle)
+            finally:
+                self._open.give_back(handle)
+
+    def _write(self, step: Callable[[Handle], T]) -> T:
+        """Run `step` in a transaction; it may be run again, so it changes nothing else."""
+        self._check_alive()
+        with self._errors(), fit_to_bind():
+            if self._lacks_a_file():
+                # What is refused, or changes nothing, does not bring a home into being.
+                changed, result = _rehearse(step)
+                if not changed:
+                    return result
+            for transaction in self._begun_late():
+                transaction.begin()
+            return self._writer().run(step)
+
+    def _tidy(self) -> None:
+        """Bring the search index up to date; where that fails, a search reads what it lacks."""
+        with suppress(SessionError), self._errors():
+            self._writer().tidy(_TIDY_S)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (_sqlite3.library().Error, UnicodeDecodeError) as error:
+            translated = translate(error, self.path)
+            missing = opening.find_missing(error)
+            if isinstance(translated, Busy):
+                translated = self._busy()
+            elif missing is not None:
+                translated = opening.refuse(self.path, missing, requested=self._loads)
+            raise translated from error
+
+    def _busy(self) -> SessionError:
+        holders = [str(holder) for holder in self.holders()]
+        asked = ", ".join(holders) or "another connection, perhaps of this process"
+        return Busy(
+            f"the database {self.path} is held by {asked}; let it finish, then try again",
+            holders=holders,
+        )
+
+    def _check_alive(self) -> None:
+        if self._open.closed:
+            raise InvalidInput("this session database is closed; open it again")
+        if self._pid != os.getpid():
+            raise Unsupported("a database that was opened before a fork; open it in the child")
+
+    def _lacks_a_file(self) -> bool:
+        """Whether the first change is to make a home."""
+        self._check_alive()
+        return self._open.writer is None and not self.read_only and not exists(self.path)
+
+    def _begun_late(self) -> list[Transaction]:
+        """Return the transactions of this task that begin with its first change, in order."""
+        late = [each() for each in list(self._late)]
+        return [each for each in late if each is not None and each.is_of_caller]
+
+    def _kind_of_missing(self) -> HomeKind:
+        folder = self.path.parent
+        if self.path.name != home.DATABASE or not home.looks_like_hermes(folder):
+            return "own"
+        return "absent" if self._in_hermes_home or home.is_hermes_folder(folder) else "own"
+
+    def _reader(self) -> Handle:
+        handle = self._open.idle_reader(self.path)
+        if handle is not None:
+            return handle
+        # Asked first: whoever makes it between the two looks has not lost it.
+        was_there = self._open.exists
+        if not exists(self.path):
+            if was_there:
+                raise StorageError(f"{self.path} is gone; put it back, or open another")
+            return empty_handle()
+        handle = open_reader(self.path)
+        self._immutable = handle.immutable
+        kind = look_at(handle, self.path)
+        if kind is None:
+            handle.connection.close()
+            return empty_handle()
+        self._kind, self._open.exists = kind, True
+        if self._loads and kind == "hermes":
+            opening.load_if_safe(handle, self.path.parent)
+        return handle
+
+    def _writer(self) -> Writer:
+        self._check_alive()
+        if self.read_only:
+            raise Denied("this session database was opened read-only")
+        writer = self._open.writer
+        if writer is not None:
+            return writer
+        with self._lock:
+            if self._open.writer is None:
+                self._prepare()
+                own = self._kind == "own"
+                # Nothing here may refer to `self`: whoever drops it unclosed relies on its end.
+                self._open.writer = Writer(
+                    partial(_open_writer, self.path, own=own, loads=self._loads),
+                    own=own,
+                    patience_s=self._patience_s,
+                    check=partial(self._open.check_same_file, self.path),
+                    overdue=size(presence.sidecar(self.path, "-wal")) > _LONG_LOG_BYTES,
+                    afterwards=fts.catch_up,
+                )
+            return self._open.writer
+
+    def _prepare(self) -> None:
+        """Make our own database where there is none, and open the guard."""
+        finish_leftover(self.path)
+        if self.kind == "absent":
+            raise Denied(
+                f"{self.path.parent} is a Hermes home without a state database; "
+                "start Hermes once, which makes it, then try again"
+            )
+        if self._kind is None:
+            self._kind = create(self.path, self._patience_s)
+            self._open.exists = True
+        if self._immutable:
+            raise Denied(f"{self.path} is on a mount that cannot be written")
+        self._open.guard = open_reader(self.path)
+        vacuum_file.sweep(self.path)
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    """Return the absolute path of a database file, or say why it is none."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise InvalidInput("the path of a database file is text")
+    if not os.fspath(path) or "\0" in os.fspath(path):
+        raise InvalidInput("the path of the database file is empty or has a NUL in it; name a file")
+    if os.fspath(path).startswith((":memory:", "file:")):
+        raise InvalidInput(
+            f"the path of a database file must be a path, got {os.fspath(path)!r}: a database in "
+            "memory and URIs are not supported; name a file, such as one in a temporary folder"
+        )
+    scheme, separator, _ = os.fspath(path).partition("://")
+    if separator and scheme.isalnum():  # the rest may have a password in it
+        raise InvalidInput(
+            f"the path of a database file must be a path, got an address ({scheme}://…): databases "
+            "on a server are not supported; name a file"
+        )
+    found = Path(os.path.abspath(path))  # noqa: PTH100 -- no symlink is resolved
+    if os.path.isdir(found):  # noqa: PTH112 -- a folder that may not be looked at raises none
+        raise InvalidInput(f"{found} is a directory; name the database file in it")
+    if os.path.exists(found) and not os.path.isfile(found):  # noqa: PTH110, PTH113 -- as above
+        raise InvalidInput(f"{found} is a device, a pipe or a socket; name a database file")
+    return found
+
+
+def _open_writer(path: Path, *, own: bool, loads: bool) -> Handle:
+    """Open for writing, with the extension of a Hermes home if that is asked for."""
+    handle = open_writer(path, own=own)
+    if loads and not own:
+        opening.load_if_safe(handle, path.parent)
+    return handle
+
+
+def _rehearse(step: Callable[[Handle], T]) -> tuple[bool, T]:
+    """Run a step on an empty database in memory; say whether it changed anything."""
+    handle = empty_handle()
+    with closing(handle.connection):
+        before = handle.connection.total_changes
+        with handle.snapshot():
+            result = step(handle)
+        return handle.connection.total_changes > before, result
+
+
+@contextmanager
+def fit_to_bind() -> Iterator[None]:
+    """Name what the driver says of values that no column takes, which the caller gave."""
+    try:
+        yield
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InvalidInput("a number beyond 64 bits, or text with half a character") from error

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from session_core.state import arguments
-from session_core.state.sqlite import blocks, index, lineage, sessions, trigram
-from session_core.state.sqlite.handle import Handle, quoted
+from session_core.state import validation
+from session_core.state.sqlite import fts, lineage, sessions, sql_blocks
+from session_core.state.sqlite.connection import Handle, quoted
 
-SQL = blocks.load("upkeep")
+SQL = sql_blocks.load("admin")
 
 ROW_BYTES = 200
 """What a row of a message counts beside its content."""
@@ -31,7 +31,7 @@ _KEPT = {"messages", "gateway_routing", "conversation_generations"}
 
 def there(handle: Handle, session_ids: Sequence[str]) -> list[str]:
     """Return those of the sessions that are there, each once."""
-    given = dict.fromkeys(arguments.texts("session_ids", session_ids) or ())
+    given = dict.fromkeys(validation.texts("session_ids", session_ids) or ())
     return [each for each in given if sessions.is_there(handle, each)]
 
 
@@ -110,8 +110,8 @@ def delete_messages(handle: Handle, rows: Sequence[int]) -> int:
     deleted = 0
     for start in range(0, len(ordered), _PAGE):
         page = ordered[start : start + _PAGE]
-        index.forget(handle, page)
-        trigram.mend(handle, page)
+        fts.forget(handle, page)
+        fts.mend(handle, page)
         deleted += handle.run(SQL["delete_rows"], (json.dumps(page),))
     return deleted
 

@@ -14,15 +14,15 @@ from itertools import compress
 from math import isfinite
 from typing import Any, cast
 
-from session_core import driver
+from session_core import _sqlite3
 from session_core.errors import Conflict, Corrupt, InvalidInput, NotFound
-from session_core.models import Appended, AppendedMany, MessageRow, Revision, Rewound
-from session_core.state import arguments, content
-from session_core.state.sqlite import blocks, index, sessions, trigram, upkeep
-from session_core.state.sqlite.handle import FULL, Handle, quoted
-from session_core.state.sqlite.store import Store
+from session_core.state import content, validation
+from session_core.state.sqlite import admin, fts, sessions, sql_blocks
+from session_core.state.sqlite.connection import FULL, Handle, quoted
+from session_core.state.sqlite.connections import Store
+from session_core.types import Appended, AppendedMany, MessageRow, Revision, Rewound
 
-SQL = blocks.load("messages")
+SQL = sql_blocks.load("messages")
 
 _PLAIN = (
     "tool_call_id",
@@ -146,7 +146,7 @@ class Messages(Store):
     ) -> list[MessageRow]:
         """Return the rows of a session in order."""
         if limit is not None:
-            arguments.check_limit(limit)
+            validation.check_limit(limit)
         if not isinstance(offset, int) or offset < 0:
             raise InvalidInput(f"offset is {offset!r:.40}; it is a whole number of at least 0")
         block = SQL["list_all" if include_inactive else "list_live"]
@@ -190,7 +190,7 @@ class Messages(Store):
 
     def restore_rewound(self, session_id: str, since_message_id: int) -> int:
         """Bring back what was rewound since a message; compacted rows stay compacted."""
-        arguments.check_number("since_message_id", since_message_id, needed=True)
+        validation.check_number("since_message_id", since_message_id, needed=True)
 
         def step(handle: Handle) -> int:
             sessions.require(handle, session_id)
@@ -199,7 +199,7 @@ class Messages(Store):
             with touching(handle, session_id, since_message_id):
                 restored = handle.run(handle.sql(SQL["restore_rewound"]), since)
             if restored:
-                live, _, tool_calls = upkeep.count_session(handle, session_id)
+                live, _, tool_calls = admin.count_session(handle, session_id)
                 counts = {"id": session_id, "messages": live, "tool_calls": tool_calls}
                 handle.run(SQL["count_restored"], counts)
             return restored
@@ -210,7 +210,7 @@ class Messages(Store):
         self, session_id: str, messages: Rows, active_only: bool = False
     ) -> AppendedMany:
         """Delete all rows, or the live ones, and store others. They are gone at once."""
-        arguments.check_flag("active_only", active_only)
+        validation.check_flag("active_only", active_only)
         encoded = encode_all(messages, self._clock())
         which = "live" if active_only else "all"
 
@@ -227,7 +227,7 @@ class Messages(Store):
         def step(handle: Handle) -> int:
             sessions.require(handle, session_id)
             deleted = _delete(handle, session_id, "all")
-            upkeep.set_counters(handle, session_id, 0, 0)
+            admin.set_counters(handle, session_id, 0, 0)
             return deleted
 
         return self._write(step)
@@ -252,9 +252,9 @@ def _message_of(handle: Handle, session_id: str, message_id: int) -> MessageRow:
 @contextmanager
 def touching(handle: Handle, session_id: str, since: int = 0) -> Iterator[None]:
     """Flags are flipped inside, at which the triggers of Hermes index every row anew."""
-    trigram.mend_session(handle, session_id, since)
+    fts.mend_session(handle, session_id, since)
     yield
-    trigram.mend_session(handle, session_id, since)
+    fts.mend_session(handle, session_id, since)
 
 
 def put_in_place(
@@ -262,18 +262,18 @@ def put_in_place(
 ) -> AppendedMany:
     """Insert what stands for the rows that were live, and count it."""
     ids = insert(handle, session_id, encoded)
-    _count(handle, upkeep.SQL["set_counters"], session_id, encoded)
+    _count(handle, admin.SQL["set_counters"], session_id, encoded)
     handle.touched(session_id)
     return AppendedMany(tuple(ids), before, sessions.revision(handle, session_id))
 
 
 def _delete(handle: Handle, session_id: str, which: str) -> int:
     handle.touched(session_id)
-    if index.is_ours(handle):
+    if fts.is_ours(handle):
         block = SQL["list_live_ids" if which == "live" else "list_ids"]
         ids = [row[0] for row in handle.values(handle.sql(block), (session_id,))]
-        index.forget(handle, ids)
-    trigram.mend_session(handle, session_id)
+        fts.forget(handle, ids)
+    fts.mend_session(handle, session_id)
     return handle.run(handle.sql(SQL[f"delete_{which}"]), (session_id,))
 
 
@@ -282,7 +282,7 @@ def numbering(handle: Handle) -> Iterator[None]:
     """Rows get the next ids inside; where a damaged one took the last there is, SQLite is full."""
     try:
         yield
-    except driver.library().OperationalError as error:
+    except _sqlite3.library().OperationalError as error:
         counted = str(error).startswith(FULL) and handle.has("sqlite_sequence")
         if counted and handle.value(SQL["is_numbered_to_the_end"]):
             raise Corrupt(
@@ -303,9 +303,9 @@ def insert(handle: Handle, session_id: str, encoded: list[dict[str, Any]]) -> li
             )
             ids.append(cast("int", cursor.lastrowid))
     if ids:
-        index.appended(handle, ids[-1])
-        odd = [trigram.has_nul(values["content"]) for values in encoded]
-        trigram.mend(handle, list(compress(ids, odd)))
+        fts.appended(handle, ids[-1])
+        odd = [fts.has_nul(values["content"]) for values in encoded]
+        fts.mend(handle, list(compress(ids, odd)))
     return ids
 
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from session_core.errors import Conflict, Unsupported
-from session_core.models import Page, SessionRow
-from session_core.state import arguments, cursors
-from session_core.state.sqlite import blocks
-from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.store import Store
+from session_core.state import cursors, validation
+from session_core.state.sqlite import sql_blocks
+from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.connections import Store
+from session_core.types import Page, SessionRow
 
-SQL = blocks.load("routes")
+SQL = sql_blocks.load("routes")
 # Lists say `+scope`: they read the table once in its own order, where its index would have to sort.
 
 TABLE = "gateway_routing"
@@ -63,7 +63,7 @@ class Routes(Store):
         cursor: str | None = None,
     ) -> Page[str]:
         """Return entries of a scope as members of a JSON object, broken ones left out."""
-        left_out = frozenset(arguments.texts("without", without) or ())
+        left_out = frozenset(validation.texts("without", without) or ())
         after = 0 if cursor is None else cursors.decode(_KIND, scope, cursor)
         wanted = {"scope": scope, "after": after, "limit": limit}
 
@@ -98,7 +98,7 @@ class Routes(Store):
         self, entries: Mapping[str, str], *, scope: str = ""
     ) -> list[str]:
         """Delete entries that are still as they were read; return the keys of those."""
-        arguments.check_mapping("what is deleted", entries)
+        validation.check_mapping("what is deleted", entries)
 
         def step(handle: Handle) -> list[str]:
             _require_table(handle)
@@ -126,7 +126,7 @@ class Routes(Store):
         One without messages is none, nor is one that the chat has left for another. With
         `ended_as` it lives or has ended so, with `older_than` it began before that session.
         """
-        reasons = arguments.texts("ended_as", ended_as)
+        reasons = validation.texts("ended_as", ended_as)
         ended = None if reasons is None else json.dumps(reasons)
         wanted = {"source": source, "ended_as": ended, "older_than": older_than}
         peer = {

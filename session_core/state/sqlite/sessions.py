@@ -1,20 +1,28 @@
-"""Session rows: created, filled, ended, reopened, and what a session is at one moment."""
+"""Session rows: created, filled, ended, reopened, and what a session is at one moment.
+
+The columns of a session's row that a caller sets: which there are, and what fits into them.
+
+Titles: one conversation each, numbered along a lineage, moved from an ancestor.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import isfinite
 from typing import Any, cast
 
-from session_core.errors import InvalidInput, NotFound, Unsupported
-from session_core.models import Revision, SessionRow
-from session_core.state import arguments
-from session_core.state.sqlite import blocks, columns, lineage
-from session_core.state.sqlite.handle import Handle
+from session_core.errors import InvalidInput, NotFound, TitleTaken, Unsupported
+from session_core.state import titles, validation
+from session_core.state.content import clean_text, dump
+from session_core.state.sqlite import lineage, sql_blocks
+from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.connections import Store
 from session_core.state.sqlite.opening import MARK
-from session_core.state.sqlite.store import Store
+from session_core.state.validation import check_line
+from session_core.types import Revision, SessionRow
 
-SQL = blocks.load("sessions")
+SQL = sql_blocks.load("sessions")
 
 
 class Sessions(Store):
@@ -63,7 +71,7 @@ class Sessions(Store):
             "parent_session_id": parent_session_id,
             "started_at": self._clock() if started_at is None else started_at,
         }
-        values = columns.of_new_session(session_id, given)
+        values = of_new_session(session_id, given)
         self._write(lambda handle: insert(handle, values))
         return session_id
 
@@ -90,7 +98,7 @@ class Sessions(Store):
             NotFound: the parent is not there.
             Unsupported: this home has no column for it.
         """
-        values = columns.encoded(fields, columns.UPDATED)
+        values = encoded(fields, UPDATED)
 
         def step(handle: Handle) -> bool:
             for name in values:
@@ -105,7 +113,7 @@ class Sessions(Store):
 
     def end_session(self, session_id: str, end_reason: str | None) -> bool:
         """End a session unless it has ended already: the first reason wins."""
-        columns.check_reason(end_reason)
+        check_reason(end_reason)
 
         def step(handle: Handle) -> bool:
             handle.touched(session_id)
@@ -116,7 +124,7 @@ class Sessions(Store):
 
     def promote_to_session_reset(self, session_id: str, reason: str = "session_reset") -> bool:
         """End a session by a reset, also one that was only closed by its agent."""
-        columns.check_reason(reason)
+        check_reason(reason)
 
         def step(handle: Handle) -> bool:
             handle.touched(session_id)
@@ -136,7 +144,7 @@ class Sessions(Store):
 
     def set_session_archived(self, session_id: str, archived: bool) -> int:
         """Archive a whole conversation or bring it back; return how many rows changed."""
-        arguments.check_flag("archived", archived)
+        validation.check_flag("archived", archived)
 
         def step(handle: Handle) -> int:
             return sum(
@@ -148,7 +156,7 @@ class Sessions(Store):
 
     def set_expiry_finalized(self, session_id: str, finalized: bool = True) -> bool:
         """Note that the hooks of an expired session were called."""
-        arguments.check_flag("finalized", finalized)
+        validation.check_flag("finalized", finalized)
 
         def step(handle: Handle) -> bool:
             if not handle.has("sessions", "expiry_finalized"):
@@ -171,13 +179,11 @@ class Sessions(Store):
         origin_json: str | None = None,
     ) -> bool:
         """Store which chat a session belongs to; the last two only where they are given."""
-        columns.check_source(source)
+        check_source(source)
         peer = (source, user_id, session_key, chat_id, chat_type, thread_id)
         named = {"display_name": display_name, "origin_json": origin_json}
         given = {name: value for name, value in named.items() if value is not None}
-        values = columns.encoded(
-            {**dict(zip(columns.PEER, peer, strict=True)), **given}, (*columns.PEER, *named)
-        )
+        values = encoded({**dict(zip(PEER, peer, strict=True)), **given}, (*PEER, *named))
 
         def step(handle: Handle) -> bool:
             here = {name: value for name, value in values.items() if handle.has("sessions", name)}
@@ -238,7 +244,7 @@ def checked_fields(session_id: str, fields: Mapping[str, Any], now: float) -> di
     given.setdefault("source", "unknown")
     if given.get("started_at") is None:
         given["started_at"] = now
-    return columns.of_new_session(session_id, given)
+    return of_new_session(session_id, given)
 
 
 def _change_meta(handle: Handle, sql: str, values: tuple[str, ...]) -> bool:
@@ -254,7 +260,7 @@ def insert(handle: Handle, values: Mapping[str, Any]) -> None:
         lineage.check_parent(handle, values["id"], parent)
         require(handle, parent)
     here = [name for name in values if handle.has("sessions", name)]
-    filled = [name for name in here if name in columns.FILLED]
+    filled = [name for name in here if name in FILLED]
     resolution = (
         "UPDATE SET "
         + ", ".join(f"{name} = coalesce(sessions.{name}, excluded.{name})" for name in filled)
@@ -293,3 +299,202 @@ def revision(handle: Handle, session_id: str) -> Revision:
             raise missing(handle, session_id)
         known = handle.cache["revision", session_id] = Revision(*row[0])
     return cast("Revision", known)
+
+
+KEPT = ("source", "user_id", "started_at")
+"""What a second `create_session` never changes."""
+
+FILLED = (
+    "session_key",
+    "chat_id",
+    "chat_type",
+    "thread_id",
+    "display_name",
+    "origin_json",
+    "model",
+    "model_config",
+    "system_prompt",
+    "parent_session_id",
+    "cwd",
+    "git_branch",
+    "git_repo_root",
+    "profile_name",
+)
+"""What it fills where it is empty."""
+
+UPDATED = (
+    *FILLED,
+    "user_id",
+    "pinned",
+    "handoff_state",
+    "handoff_platform",
+    "handoff_error",
+    "billing_provider",
+    "billing_base_url",
+    "billing_mode",
+    "compression_failure_cooldown_until",
+    "compression_failure_error",
+    "compression_fallback_streak",
+)
+
+PEER = ("source", "user_id", "session_key", "chat_id", "chat_type", "thread_id")
+
+_NUMBERS = (
+    "started_at",
+    "pinned",
+    "compression_failure_cooldown_until",
+    "compression_fallback_streak",
+)
+_JSON = ("model_config", "origin_json")
+
+
+def encoded(fields: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """Return what is stored for fields, of which only `known` ones are taken.
+
+    Raises:
+        InvalidInput: a field is unknown, or its value does not fit.
+    """
+    for name in fields:
+        if name not in known:
+            raise InvalidInput(f"unknown field {name!r}; known are {', '.join(sorted(known))}")
+    return {name: _encoded(name, value) for name, value in fields.items()}
+
+
+def of_new_session(session_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is stored for a new session, without what is empty.
+
+    Raises:
+        InvalidInput: a field is unknown, its value does not fit, or one is missing.
+    """
+    if not session_id or not isinstance(session_id, str) or clean_text(session_id) != session_id:
+        raise InvalidInput("a session needs an id, which is text")
+    check_source(fields.get("source"))
+    values = encoded(fields, (*KEPT, *FILLED))
+    return {"id": session_id, **{k: v for k, v in values.items() if v is not None}}
+
+
+def check_source(source: Any) -> None:
+    """Refuse what is no source."""
+    if not isinstance(source, str) or not source:
+        raise InvalidInput("a session needs a source, which is text, such as 'cli'")
+
+
+def check_reason(end_reason: Any) -> None:
+    """Refuse what is no reason; that there is none is one."""
+    if end_reason is not None and not isinstance(end_reason, str):
+        raise InvalidInput("the reason for which a session ended is text, such as 'cli_close'")
+    check_line("end_reason", end_reason)
+
+
+def _encoded(name: str, value: Any) -> str | float | None:
+    if name in _NUMBERS:
+        return _number(name, value)
+    if name in _JSON and isinstance(value, (Mapping, list)):
+        return dump(value) if value else None
+    if value is None or isinstance(value, int):  # a number of a chat, say, reads as its digits
+        return value
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is text")
+    return clean_text(value)
+
+
+def _number(name: str, value: Any) -> float | None:
+    if value is None or isinstance(value, int):
+        return value
+    if not isinstance(value, float) or not isfinite(value):
+        raise InvalidInput(f"{name} is a number")
+    return value
+
+
+class Titles(Store):
+    """Titles of sessions."""
+
+    sanitize_title = staticmethod(titles.clean)
+
+    def set_session_title(self, session_id: str, title: str | None) -> bool:
+        """Set or clear a title; it moves from an ancestor of the same conversation.
+
+        Raises:
+            TitleTaken: another conversation has it.
+            InvalidInput: it is too long.
+        """
+        cleaned = titles.clean(title)
+
+        def step(handle: Handle) -> bool:
+            if handle.row(SQL["get_title"], (session_id,)) is None:
+                return False
+            if cleaned is not None:
+                _make_free(handle, session_id, cleaned)
+            return handle.run(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
+
+        return self._write(step)
+
+    def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
+        """Set a title where there is none; return whether it was set."""
+        cleaned = titles.clean(title)
+        if cleaned is None:
+            return False
+
+        def step(handle: Handle) -> bool:
+            if handle.row(SQL["get_title"], (session_id,)) != {"title": None}:
+                return False
+            _make_free(handle, session_id, cleaned)
+            return handle.run(SQL["set_title"], {"id": session_id, "title": cleaned}) > 0
+
+        return self._write(step)
+
+    def get_session_title(self, session_id: str) -> str | None:
+        """Return the title of a session."""
+        return self._read(
+            lambda handle: cast("str | None", handle.value(SQL["get_title"], (session_id,)))
+        )
+
+    def get_session_by_title(self, title: str) -> SessionRow | None:
+        """Return the session with exactly this title."""
+        return self._read(
+            lambda handle: cast("SessionRow | None", handle.row(SQL["get_by_title"], (title,)))
+        )
+
+    def resolve_session_by_title(self, title: str) -> str | None:
+        """Return the newest session of the lineage of this title, else the one that has it."""
+        validation.check_text("title", title, needed=True)
+
+        def look(handle: Handle) -> str | None:
+            found = _beginning(handle, title)
+            numbered = (row for row in found if titles.continues(row[0], title))
+            exact = (row for row in found if row[0] == title)
+            _, session_id = next(numbered, None) or next(exact, (None, None))
+            return session_id
+
+        return self._read(look)
+
+    def get_next_title_in_lineage(self, base_title: str) -> str:
+        """Return the next free title: "Trip", then "Trip #2".
+
+        Raises:
+            InvalidInput: there is nothing left of the title, or it is too long.
+        """
+        base = titles.clean(base_title)
+        if base is None:
+            raise InvalidInput("a lineage needs a title to number")
+
+        def look(handle: Handle) -> str:
+            found = _beginning(handle, titles.stem(base))
+            return titles.following(base, [row[0] for row in found])
+
+        return self._read(look)
+
+
+def _beginning(handle: Handle, base: str) -> list[tuple[str, str]]:
+    """Return titles that may be of the lineage of `base`, with their sessions, newest first."""
+    return handle.values(SQL["list_titles_beginning"], {"begin": titles.beginning(base)})
+
+
+def _make_free(handle: Handle, session_id: str, title: str) -> None:
+    """Take the title from an ancestor of the conversation, or say who has it."""
+    holder = handle.value(SQL["get_holder"], {"title": title, "id": session_id})
+    if holder is None:
+        return
+    if holder not in lineage.ancestors(handle, session_id):
+        raise TitleTaken(title, holder)
+    handle.run(SQL["set_title"], {"id": holder, "title": None})

@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from session_core import driver
-from session_core.models import Sizes
+from session_core import _sqlite3
 from session_core.presence import sidecar
-from session_core.state.contract import Step
-from session_core.state.sqlite import blocks
-from session_core.state.sqlite.extension import list_usable
-from session_core.state.sqlite.handle import Handle, quoted
-from session_core.state.sqlite.index_segments import count_blocks, estimate_dead_blocks
+from session_core.state.protocol import Step
+from session_core.state.sqlite import sql_blocks
+from session_core.state.sqlite.connection import Handle, quoted
+from session_core.state.sqlite.fts import count_blocks, estimate_dead_blocks
+from session_core.state.sqlite.opening import list_usable
+from session_core.types import Sizes
 
-SQL = blocks.load("checks")
+SQL = sql_blocks.load("integrity")
 
 _POINTS = 24
 _RUN = 8
@@ -105,7 +105,7 @@ def count(estimated: Sizes, found: Layout, path: Path, step: Step | None = None)
 
 def _ask_child(path: Path, step: Step | None) -> dict[str, int] | None:
     # The folder of the package is the child's first one to import from, whatever ours was.
-    root = Path(driver.__file__).parent.parent
+    root = Path(_sqlite3.__file__).parent.parent
     listening, held = os.pipe()
     with open(held, "wb"):  # noqa: PTH123 -- a descriptor: the child ends when it is closed
         try:
@@ -192,7 +192,7 @@ def _sample(handle: Handle, table: str) -> _Sample:
     try:
         low = handle.value(f"SELECT min(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
         high = handle.value(f"SELECT max(rowid) FROM {name}")  # noqa: S608 -- from the schema, quoted
-    except driver.library().OperationalError:
+    except _sqlite3.library().OperationalError:
         rows = handle.values(f"SELECT {sizes} FROM {name} LIMIT {_FEW}")  # noqa: S608 -- from the schema, quoted
         return _Sample(columns, [(1.0, row) for row in rows])
     if low is None:
@@ -212,7 +212,7 @@ def _sample(handle: Handle, table: str) -> _Sample:
 
 
 def _has_octet_length() -> bool:
-    return tuple(driver.library().sqlite_version_info) >= (3, 43)
+    return tuple(_sqlite3.library().sqlite_version_info) >= (3, 43)
 
 
 def _index_bytes(handle: Handle, sample: _Sample, index: str, partial: int) -> float:

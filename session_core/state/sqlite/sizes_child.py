@@ -13,20 +13,20 @@ import sys
 import threading
 from pathlib import Path
 
-from session_core import driver
-from session_core.state.sqlite import blocks
-from session_core.state.sqlite.handle import file_uri
+from session_core import _sqlite3
+from session_core.state.sqlite import sql_blocks
+from session_core.state.sqlite.connection import file_uri
 
-SQL = blocks.load("checks")
+SQL = sql_blocks.load("integrity")
 
 
 def count(path: Path) -> dict[str, int] | None:
     """Return the bytes of every table and index by its name; None where that cannot be told."""
-    driver.choose("standard")
-    connection = driver.connect(file_uri(path, "mode=ro"), busy_timeout_s=1)
+    _sqlite3.choose("standard")
+    connection = _sqlite3.connect(file_uri(path, "mode=ro"), busy_timeout_s=1)
     try:
         return dict(connection.execute(SQL["list_bytes"]))
-    except driver.library().OperationalError:
+    except _sqlite3.library().OperationalError:
         return None
     finally:
         connection.close()

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from session_core.errors import InvalidInput, StorageError, Unsupported
 from session_core.event_loops import current_task
-from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.turns import this_thread
+from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.write_queue import this_thread
 
 if TYPE_CHECKING:
-    from session_core.state.sqlite.turns import Job, Mark
+    from session_core.state.sqlite.write_queue import Job, Mark
     from session_core.state.sqlite.writer import Writer
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from session_core.errors import InvalidInput
 from session_core.state.sqlite import sessions
-from session_core.state.sqlite.handle import Handle
-from session_core.state.sqlite.store import Store
+from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.connections import Store
 
 _COUNTS = (
     "api_call_count",

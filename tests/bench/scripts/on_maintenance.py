@@ -46,10 +46,10 @@ def maintain(system, job):
     """Look, plan, prune and restore; or prune alone, for so long at most."""
     system.load(job)
     from session_core import SessionDB  # noqa: PLC0415
-    from session_core.ledger.folder import StateFolder  # noqa: PLC0415
     from session_core.ledger.ledger import Ledger  # noqa: PLC0415
+    from session_core.ledger.state_folder import StateFolder  # noqa: PLC0415
     from session_core.maintenance.maintenance import Maintenance  # noqa: PLC0415
-    from session_core.maintenance.records import Wanted  # noqa: PLC0415
+    from session_core.maintenance.types import Wanted  # noqa: PLC0415
 
     path, said = Path(job["db"]), {}
 
@@ -138,7 +138,7 @@ def primitive(system, job):
 def look_on(system, job):
     """Try to write all the while; return how long that was refused at a time."""
     system.load(job)
-    from session_core import driver  # noqa: PLC0415
+    from session_core import _sqlite3  # noqa: PLC0415
 
     connection = _connect(job)
     connection.execute("PRAGMA busy_timeout=0")
@@ -147,7 +147,7 @@ def look_on(system, job):
     while not stop.exists():
         try:
             connection.execute("BEGIN IMMEDIATE")
-        except driver.library().OperationalError:
+        except _sqlite3.library().OperationalError:
             since = since or time.perf_counter()
         else:
             connection.execute("ROLLBACK")
@@ -160,10 +160,10 @@ def look_on(system, job):
 
 
 def _connect(job):
-    from session_core import driver  # noqa: PLC0415
-    from session_core.state.sqlite.handle import file_uri  # noqa: PLC0415
+    from session_core import _sqlite3  # noqa: PLC0415
+    from session_core.state.sqlite.connection import file_uri  # noqa: PLC0415
 
-    return driver.connect(file_uri(Path(job["db"]), "mode=rw"), busy_timeout_s=30)
+    return _sqlite3.connect(file_uri(Path(job["db"]), "mode=rw"), busy_timeout_s=30)
 
 
 def _timed(work):

@@ -1,0 +1,118 @@
+"""What an option takes; a value of another kind is a wrong use of the command, said at once.
+
+How the command line is read: an option that has one value is given once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from mcp_serve.arguments import moment
+from mcp_serve.cli.output import print_error
+from session_core import InvalidInput
+
+MOST = 2**53
+
+
+def whole(least: int = 0, most: int = MOST) -> Callable[[str], int]:
+    """Return what takes a whole number."""
+
+    def read(text: str) -> int:
+        try:
+            found = int(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r:.80} is no whole number") from error
+        if not least <= found <= most:
+            bound = f"at least {least}" if found < least else f"at most {most}"
+            raise argparse.ArgumentTypeError(f"{text:.80} is out of range; {bound}")
+        return found
+
+    return read
+
+
+def amount(text: str) -> float:
+    """Return a number that is none below nothing."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is no number of at least 0")
+    return found
+
+
+def when(text: str) -> str:
+    """Return a time or an age with its unit: a bare number is days."""
+    given = f"{text}d" if text.isdigit() else text
+    try:
+        moment("it", given, time.time())
+    except InvalidInput as error:
+        said = str(error).removeprefix(f"it {given!r:.80} ")
+        raise argparse.ArgumentTypeError(f"{text!r:.80} {said}") from error
+    return given
+
+
+def some(text: str) -> str:
+    """Return a text that says something.
+
+    An empty name of a file is that of this folder, and an empty filter chooses everything: a
+    script whose variable is not set means neither.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def folder(text: str) -> Path:
+    """Return a folder that is there."""
+    path = Path(some(text)).expanduser()
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text}")
+    return path
+
+
+def file(text: str) -> Path:
+    """Return a file that is there."""
+    path = Path(some(text)).expanduser()
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {text}")
+    return path
+
+
+class Once(argparse.Action):
+    """Takes an option that has one value: the second one would silently be the only one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Take it."""
+        given = vars(namespace).setdefault("given_once", set())
+        if option_string is not None and self.dest in given:
+            parser.error(f"argument {option_string}: it takes one value, and was given twice")
+        given.add(self.dest)
+        setattr(namespace, self.dest, values)
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads a command line in which nothing is given twice but what takes several."""
+
+    def __init__(self, *args: object, **more: object) -> None:
+        super().__init__(*args, **more)  # type: ignore[arg-type]
+        for name in (None, "store"):
+            self.register("action", name, Once)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End with a message, in which what was typed may stand."""
+        if message:
+            print_error(message, end="")
+        sys.exit(status)

@@ -1,0 +1,356 @@
+"""Asking the person at the terminal before something is changed.
+
+How a verb changes something: plan, show it, ask, apply, say what was done and how to undo it.
+
+What a tool does at once, without a plan, is looked at and asked about in the same way. One call of
+a tool works for some seconds; a person wants it done, so it is called again until it is. What stops
+before that leaves the store whole, and says how to go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mcp_serve import plans
+from mcp_serve.cli import missing_home, plan_output
+from mcp_serve.cli.arguments import whole
+from mcp_serve.cli.errors import DECLINED, DONE, INTERRUPTED, PARTIAL, in_words, said
+from mcp_serve.cli.options import command
+from mcp_serve.cli.output import print_error, print_json
+from mcp_serve.cli.progress import Bar, Working
+from mcp_serve.cli.terminal import Terminal, local
+from mcp_serve.cli.tool_calls import Answer, Tools
+from mcp_serve.tools.spec import Spec
+from session_core import SessionError
+
+
+def somebody_is_there() -> bool:
+    """Whether a question would be seen, and could be answered."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def declined(nothing: str = "nothing was changed") -> str:
+    """Return what is said where the answer was no, or nobody could give one."""
+    why = "" if somebody_is_there() else "nobody could be asked, and --yes was not given; "
+    return f"Declined: {why}{nothing}."
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C at a question: nothing was changed yet."""
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Ask a question; where nobody can answer it, the answer is no.
+
+    Raises:
+        Stopped: the person has pressed Ctrl-C instead.
+    """
+    if yes:
+        return True
+    if not somebody_is_there():
+        return False
+    try:
+        print_error(f"{question} [y/N] ", end="")
+        answer = _read_line()
+    except KeyboardInterrupt as error:
+        raise Stopped from error
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _read_line() -> str:
+    """Read a line from the terminal.
+
+    A plain read misses a Ctrl-C that arrives just before it blocks, so this waits for the line and
+    for the signal at once.
+    """
+    signalled, wakeup = socket.socketpair()
+    with signalled, wakeup:
+        os.set_blocking(wakeup.fileno(), False)
+        before = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+        try:
+            select.select([sys.stdin, signalled], [], [])
+        finally:
+            signal.set_wakeup_fd(before)
+    return sys.stdin.readline()
+
+
+Show = Callable[[Terminal, str, Answer], None]
+"""Shows the answer of a kind of plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a verb changes."""
+
+    spec: Spec
+    verb: str
+    asked: Answer
+    """What is planned, where no plan is given."""
+    beside: Answer = field(default_factory=dict)
+    """What is given with the plan."""
+    again: tuple[str, ...] = ()
+    """What else has to be typed to go on with a plan."""
+    plan: Show = plan_output.plan
+    done: Show = plan_output.done
+    nothing: str = ""
+    """What is said where there is nothing to do."""
+    look: Callable[[Tools], Answer] | None = None
+    """Says what would be done as a plan does, where the tool makes none."""
+    typed: tuple[str, ...] = ()
+    """What has to be typed then."""
+
+
+def what(parser: argparse.ArgumentParser, kinds: Sequence[str]) -> None:
+    """Add what is changed: one of these kinds, the first where none is said, or named sessions."""
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=kinds,
+        default=kinds[0],
+        metavar="WHAT",
+        help=f"{kinds[0]} (default), {', '.join(kinds[1:])}",
+    )
+    parser.add_argument(
+        "--session", action="append", metavar="ID", help="this one, however old; may be repeated"
+    )
+
+
+def arguments(
+    parser: argparse.ArgumentParser,
+    only: str = "show it, print its handle, stop",
+    *,
+    handles: bool = True,
+    limit: bool = False,
+) -> None:
+    """Add what every verb takes that shows first what it would do, and most do by a handle.
+
+    With a `limit` somebody says how much of it is shown.
+    """
+    group = parser.add_argument_group("the plan")
+    group.add_argument("--plan-only", "--dry-run", action="store_true", help=only)
+    if handles:
+        group.add_argument("--plan", metavar="HANDLE", help="apply this one, which was made before")
+    else:
+        parser.set_defaults(plan=None)
+    if limit:
+        group.add_argument(
+            "--limit", type=whole(1), metavar="N", help="how much of it is shown (20)"
+        )
+    group.add_argument("--yes", action="store_true", help="do it without a question")
+
+
+def run(options: argparse.Namespace, change: Change) -> int:
+    """Make a change; return how that went."""
+    with Tools(options, changes=True) as tools:
+        making = _Making(options, change, tools)
+        try:
+            return making.run()
+        except KeyboardInterrupt:
+            return making.interrupted()
+        finally:
+            if options.json and making.answer:
+                print_json(making.answer)
+
+
+class _Making:
+    """One change as it is made; `answer` is that of the last step."""
+
+    def __init__(self, options: argparse.Namespace, change: Change, tools: Tools) -> None:
+        self._options = options
+        self._change = change
+        self._tools = tools
+        self._out = Terminal(sys.stderr if options.json else sys.stdout)
+        self._err = Terminal(sys.stderr)
+        self._handle: str | None = options.plan
+        self._at_work = False
+        self.answer: Answer = {}
+
+    def run(self) -> int:
+        """Make it."""
+        change = self._change
+        if self._handle is not None:
+            self.answer = self._recorded(self._handle)
+        else:
+            with Bar("Looking"):
+                if change.look is not None:
+                    self.answer = change.look(self._tools)
+                else:
+                    self.answer = self._ask(change.asked, Working("Planning"))
+        self._handle = self.answer["plan"]
+        if self._handle is not None and getattr(self._options, "limit", None):
+            self._show_more(self._handle, self._options.limit)
+        if self.answer["outcome"] == "nothing":
+            self._nothing()
+            return DONE
+        return self._decide()
+
+    def _decide(self) -> int:
+        state, kind = self._state()
+        if state not in ("planned", "applying"):  # it answers what it came to, or that it is closed
+            return self._work()
+        if not self._options.json or not (self._options.yes or self._options.plan_only):
+            self._change.plan(self._out, kind, self.answer)
+        if self._options.plan_only:
+            self._say_plan()
+            return DONE
+        # What was begun was agreed to, as `mcp_serve.consent` has it.
+        if state == "planned" and not self._agreed(kind):
+            self._decline()
+            return DECLINED
+        return self._work()
+
+    def _show_more(self, handle: str, limit: int) -> None:
+        """Let the answer name so many of the things that the plan is about."""
+        home = self._tools.home
+        found = home.maintenance.planned(handle, limit)
+        self.answer["items"] = [plans.item(home, each) for each in found.items]
+
+    def _decline(self) -> None:
+        if self._handle is None:
+            self.answer = self.answer | {"outcome": "declined"}
+        else:
+            self.answer = plans.not_applied(self._tools.home, self._handle, "declined")
+
+    def interrupted(self) -> int:
+        """Say that nothing more is done, and how to go on."""
+        self._err.line()
+        if self._handle is None and not self._at_work:
+            self._err.line("Stopped; nothing was changed.")
+            return INTERRUPTED
+        untouched = self._state()[0] == "planned" and not self._at_work
+        changed = "nothing was changed" if untouched else "the store is whole"
+        self._say_how_to_go_on(f"Stopped; {changed}. ")
+        return INTERRUPTED
+
+    def _recorded(self, handle: str) -> Answer:
+        """Return what a plan said when it was made; one that cannot be applied is refused."""
+        home, change = self._tools.home, self._change
+        self._tools.read(change.spec, {**change.asked, "plan": handle})
+        plans.check_kind(home, handle, change.spec.asks)
+        if change.spec.check is not None:
+            change.spec.check(home, handle, change.beside.get("summary"))
+        return plans.preview(home, home.maintenance.planned(handle))
+
+    def _state(self) -> tuple[str, str]:
+        """Return how far the plan is and of which kind; what has none is of its verb's."""
+        if self._handle is None:
+            return "planned", self._change.verb
+        found = self._tools.home.ledger.plan(self._handle)
+        return found.state, found.kind
+
+    def _agreed(self, kind: str) -> bool:
+        """Ask; say why nothing is changed where the answer is no."""
+        if self._options.yes:
+            return True
+        self._out.line()
+        count = self.answer["count"]
+        if agreed(f"{plan_output.words(kind, count)}?", yes=False):
+            return True
+        closed = "" if self._handle is None else ", and the plan is closed"
+        self._err.line(declined(f"nothing was changed{closed}"))
+        return False
+
+    def _ask(self, given: Answer, work: Working) -> Answer:
+        return self._tools.ask(self._change.spec, given, work)
+
+    def _work(self) -> int:
+        """Call the tool until nothing remains, or Ctrl-C; say what was done."""
+        change = self._change
+        given = change.asked if self._handle is None else {"plan": self._handle, **change.beside}
+        work = Working(_WORDS[change.verb])
+        self._at_work = True
+        try:
+            with work:
+                self.answer = self._ask(given, work)
+                while self._outcome == "partial" and not work.is_cancelled():
+                    self.answer = self._ask(given, work)
+        except SessionError as error:
+            if work.is_cancelled():
+                return self.interrupted()
+            if not self._begun():
+                raise
+            return self._stuck(error)
+        if self._outcome == "partial":
+            self._say_done()
+            self._say_how_to_go_on("")
+            return INTERRUPTED
+        if self._outcome == "applied":
+            self._say_done()
+        left = self.answer.get("skipped") if change.look is not None else None
+        return PARTIAL if left else DONE
+
+    @property
+    def _outcome(self) -> str:
+        """What the tool came to; one that only ever does it all does not say so."""
+        return str(self.answer.get("outcome", "applied"))
+
+    def _begun(self) -> bool:
+        """Whether a step of it was done, and it can be gone on with."""
+        if self._handle is None:
+            return self._outcome == "partial"
+        plan = self._tools.home.ledger.plan(self._handle)
+        if plan.state != "applying" or plan.batch is None:
+            return False
+        return bool(self._tools.home.ledger.steps(plan.batch))
+
+    def _stuck(self, error: SessionError) -> int:
+        self._err.whole(f"mcp-sessions: {said(error)}")
+        self._say_how_to_go_on("A part of it was done, and the store is whole. ")
+        return PARTIAL
+
+    def _say_how_to_go_on(self, before: str) -> None:
+        self._err.line(f"{before}Go on with it by")
+        self._err.whole(f"  {self._go_on()}")
+
+    def _nothing(self) -> None:
+        if self._options.json:
+            return
+        self._out.line(missing_home.note(self._tools.served) or "Nothing to do.")
+        for warning in self.answer["warnings"]:
+            self._out.line(f"Note: {in_words(warning)}.")
+        plan_output.protected(self._out, self.answer)
+        if self._change.nothing:
+            self._out.hint(self._change.nothing)
+
+    def _say_plan(self) -> None:
+        if self._options.json:
+            return
+        until = local(self.answer["expires_at"])
+        how = f"Plan {self._handle} can be applied until {until} by" if self._handle else "Do it by"
+        self._out.line()
+        self._out.line(f"Nothing was changed. {how}")
+        self._out.whole(f"  {self._go_on()}")
+
+    def _say_done(self) -> None:
+        if self._options.json:
+            return
+        self._change.done(self._out, self._state()[1], self.answer)
+        if "next" in self.answer:
+            self._out.line("The file becomes smaller by")
+            self._out.whole(f"  {command(self._options, 'prune', 'index')}")
+        batch = self.answer.get("batch")
+        if batch and (self._change.verb != "restore" or self._handle is not None):
+            part = "" if self._outcome == "applied" else " what was done"
+            self._out.line(f"Undo{part or ' it'} by")
+            self._out.whole(f"  {command(self._options, 'restore', batch)}")
+
+    def _go_on(self) -> str:
+        change = self._change
+        words = ("--plan", self._handle, *change.again) if self._handle else change.typed
+        return command(self._options, change.verb, *words)
+
+
+_WORDS = {
+    "prune": "Removing",
+    "finalize": "Ending",
+    "compress": "Compressing",
+    "restore": "Bringing back",
+    "edit": "Editing",
+}

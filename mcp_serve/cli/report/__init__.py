@@ -1,0 +1,1 @@
+"""The report of `stats`, for a terminal and as an HTML page."""

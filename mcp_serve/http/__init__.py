@@ -1,0 +1,1 @@
+"""The HTTP transports and what guards them."""

@@ -1,0 +1,1 @@
+"""Remove secrets from text on its way out."""

@@ -1,0 +1,310 @@
+"""Redaction: secrets of known shapes are taken out of text on its way out.
+
+A whole text is searched, also as it reads without escapes and wraps, and cut afterwards. Of a text
+that was cut before, what only begins like a secret at its end is taken out too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from mcp_serve.redaction.normalized_text import NormalizedText, has_escapes, is_disguised
+from mcp_serve.redaction.patterns import PHRASE, SHAPES, TOKENS, Shape
+
+MARK = "[redacted"
+
+Redact = Callable[[str], str]
+
+
+class Secret(NamedTuple):
+    """Where a secret is in a text, and of which kind."""
+
+    start: int
+    stop: int
+    kind: str
+
+
+_SHORT = 200
+"""Texts as short as titles and the names of tools come again and again."""
+
+_LONG = 200_000
+"""A text that is longer is read in many pages, each of which needs the secrets of all of it."""
+
+_PASSES = 4
+"""A secret may begin where another one ends, and is seen only after that was taken out."""
+
+_SIGNS = "JAKWQGD$/dpc2_-."
+"""Characters of prefixes, those first that most texts have few of; a sign at the end is best."""
+
+_SHORTEST_BODY = 12
+_BROKEN = r"[\\%&\x00-\x1f\x7f-\U0010ffff]"
+"""What may stand within a token that is disguised or wrapped."""
+
+
+class _Prefix(NamedTuple):
+    """A prefix of a kind of token."""
+
+    kind: str
+    text: str
+    body: str
+
+
+_PREFIXES = [
+    _Prefix(token.kind, prefix, token.body) for token in TOKENS for prefix in token.prefixes.split()
+]
+
+
+def _token_pattern(prefix: _Prefix) -> str:
+    """Return the pattern of a token; it begins with plain text, which is found fastest."""
+    plain = re.escape(prefix.text)
+    return f"{plain}(?<![A-Za-z0-9]{plain}){prefix.body}"
+
+
+def _sign_of(prefix: str) -> str:
+    """Return the character of a prefix to search for: the last if it is a sign."""
+    last = prefix[-1]
+    return last if last in "_-." else next(sign for sign in _SIGNS if sign in prefix)
+
+
+def _gate(sign: str, prefixes: Iterable[str]) -> re.Pattern[str]:
+    """Return what finds any prefix that has a sign, before something as long as a token."""
+    split = [prefix.rpartition(sign) for prefix in prefixes]
+    around: dict[str, dict[str, list[str]]] = {}
+    for before, _, rest in split:
+        around.setdefault(rest, {}).setdefault(before[-1:], []).append(before)
+    body = r"[\w\-.+/=$%]" if sign in "_-." else r"[\w\-]"
+    choices = "|".join(
+        f"{re.escape(rest)}(?={body}{{{_SHORTEST_BODY}}}|{body}{{4,}}{_BROKEN})"
+        f"(?:{_behind(sign + rest, by_last)})"
+        for rest, by_last in around.items()
+    )
+    return re.compile(f"{re.escape(sign)}(?:{choices})")
+
+
+def _behind(end: str, by_last: Mapping[str, Iterable[str]]) -> str:
+    """Return the pattern of any of some texts before `end`, grouped by their last character."""
+    return "|".join(
+        f"(?<={re.escape(last + end)})"
+        f"(?:{'|'.join(f'(?<={re.escape(before + end)})' for before in sharing)})"
+        for last, sharing in by_last.items()
+    )
+
+
+def _token_gates() -> list[tuple[str, re.Pattern[str], list[_Prefix]]]:
+    """Return the prefixes by a character that they share, with what finds any of these."""
+    by_sign: dict[str, list[_Prefix]] = {}
+    for prefix in _PREFIXES:
+        by_sign.setdefault(_sign_of(prefix.text), []).append(prefix)
+    return [
+        (sign, _gate(sign, {prefix.text for prefix in sharing}), sharing)
+        for sign, sharing in by_sign.items()
+    ]
+
+
+def _by_common(*, folded: bool) -> list[tuple[str, list[tuple[str, Shape]]]]:
+    """Return hints and shapes by what hints have in common, so that one look is mostly enough."""
+    by_common: dict[str, list[tuple[str, Shape]]] = {}
+    for shape in SHAPES:
+        for hint in shape.hints.split() if shape.is_folded == folded else ():
+            common = next((common for common in _COMMON if common in hint), hint)
+            by_common.setdefault(common, []).append((hint, shape))
+    return list(by_common.items())
+
+
+_COMMON = (*"~/VA-", "key", "pass", "secret", "token", "auth", "=")
+_GATES = _token_gates()
+_EXACT, _FOLDED = _by_common(folded=False), _by_common(folded=True)
+_FOLDED_ASCII = [group for group in _FOLDED if group[0].isascii()]
+
+_compiled = lru_cache(maxsize=None)(re.compile)
+
+_TAIL = 400
+"""A cut text is searched for the beginning of a secret in so many characters at its end."""
+
+
+def _open_token(prefix: str) -> str:
+    """Return the pattern of the beginning of a token, however little of it is left."""
+    return rf"(?<![A-Za-z0-9]){re.escape(prefix)}[\w\-.+/=%!$]*"
+
+
+_OPEN = re.compile(
+    "(?:"
+    + "|".join(_open_token(prefix.text) for prefix in _PREFIXES)
+    + r"|\bsk-[\w\-]*"
+    + r"|\b[0-9a-f]{9,}(?:-(?:u(?:s\d?)?)?)?"
+    + r"|(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[A-Za-z0-9]{9,}[\w.\-]*"
+    + r"|[A-Za-z0-9]{14}\.atlasv1\.\S*|[\w~.\-]{3}\dQ~\S*"
+    + r"|(?:hooks\.(?:slack|zapier)\.com|/api/webhooks|/webhookb2|softlayer\.com/soap)/\S*"
+    + r"|(?i:\bbearer\s+)\S+"
+    + r"|(?i:[?&][\w\-]*(?:token|key|sig|signature|secret|auth|code|password)=)\S+"
+    + r"|\b[MNO](?=[\w\-]*\d)[\w\-]{11,26}(?:\.[\w\-]*){0,2}"
+    + r"|-----? ?BEGIN [^\n]*(?:[\s\S]*)|\beyJ[\w\-.]*|\b\d{8,10}:[\w\-]*"
+    + r"|(?<=://)[^\s/:@]+:[^\s/@]*"
+    + r"|(?i:(?:key|secret|passw\w*|token|authorization)[\"']?\s*[:=]\s*"
+    + r"(?:bearer|basic)?\s*[\"']?)\S*"
+    + r"|(?i:(?:client-key-data|_?auth)[\"']{0,2}\s*[:=]\s*[\"']?)[A-Za-z0-9+/=]+"
+    + rf"|(?i:{PHRASE}(?:\s*[=:\uff1a]|\s+(?:is|was|ist|lautet|est|es)\b):?\s*)\S+"
+    + r")(?:\\+(?:u?[0-9a-fA-F]{0,3})|%[0-9a-fA-F]?|[\x1b\[][\d;\[]*)?[\"'\s;,.]*\Z"
+)
+
+
+def redact(text: str) -> str:
+    """Return a text with a mark in the place of each secret in it."""
+    return (_redact_short if len(text) <= _SHORT else _redact)(text)
+
+
+def _redact(text: str) -> str:
+    secrets = find_secrets(text)
+    if not secrets:
+        return text
+    pieces, place = list[str](), 0
+    for secret in secrets:
+        pieces += (text[place : secret.start], f"{MARK}: {secret.kind}]")
+        place = secret.stop
+    return "".join((*pieces, text[place:]))
+
+
+_redact_short = lru_cache(maxsize=1024)(_redact)
+
+
+def redact_cut(text: str) -> str:
+    """Return a text that was cut, also without what only begins like a secret at its end."""
+    shown = redact(text)
+    if not shown.endswith(("…", "...")):
+        return shown
+    end = len(shown) - (1 if shown.endswith("…") else 3)
+    start = _find_open_end(shown[:end])
+    return shown if start is None else f"{shown[:start]}{MARK}]{shown[end:]}"
+
+
+def _find_open_end(text: str) -> int | None:
+    """Return where the beginning of a secret is at the end of a text."""
+    begin = max(0, len(text) - _TAIL)
+    view = NormalizedText(text[begin:])
+    view.join_lines()
+    opened = [_OPEN.search(text, begin), _OPEN.search(view.text)]
+    starts = [
+        begin + view.locate(found.start(), found.end())[0] if found is opened[1] else found.start()
+        for found in opened
+        if found
+    ]
+    return min(starts, default=None)
+
+
+def keep(text: str) -> str:
+    """Return a text as it is, if nothing is to be redacted."""
+    return text
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Return where secrets are in a text."""
+    return [(secret.start, secret.stop) for secret in find_secrets(text)]
+
+
+def find_secrets(text: str) -> Sequence[Secret]:
+    """Return the secrets in a text in their order; none overlaps another."""
+    return _find_in_long(text) if len(text) > _LONG else _find(text)
+
+
+def _find(text: str) -> list[Secret]:
+    secrets: list[Secret] = []
+    for _ in range(_PASSES):
+        found = _search(text)
+        if not found:
+            break
+        secrets = _merge([*secrets, *found])
+        text = _blank(text, secrets)
+    return secrets
+
+
+_find_in_long = lru_cache(maxsize=4)(_find)
+
+
+def _search(text: str) -> list[Secret]:
+    """Return the secrets of one pass over a text and over its normalized views."""
+    hinted = _hinted(text)
+    secrets = list(_matches(hinted)) if hinted else []
+    if not (has_escapes(text) if hinted else is_disguised(text)):
+        return secrets
+    view = NormalizedText(text)
+    if view.text is not text:
+        secrets += _search_view(view)
+    if view.join_lines():
+        # What begins the next line may hide what ends this one, so both views are searched.
+        secrets += _search_view(view)
+    return secrets
+
+
+def _search_view(view: NormalizedText) -> list[Secret]:
+    return [
+        Secret(*view.locate(secret.start, secret.stop), secret.kind)
+        for secret in _matches(_hinted(view.text))
+    ]
+
+
+def _matches(hinted: Mapping[str, tuple[str, str]]) -> Iterator[Secret]:
+    for pattern, (kind, text) in hinted.items():
+        compiled = _compiled(pattern)
+        value = compiled.groupindex.get("value", 0)
+        for match in compiled.finditer(text):
+            start, stop = match.span(value)
+            if stop > start:
+                yield Secret(start, stop, kind)
+
+
+def _hinted(text: str) -> dict[str, tuple[str, str]]:
+    """Return kind and searched text by pattern of what may be in it; mostly there is nothing."""
+    hinted: dict[str, tuple[str, str]] = {}
+    for sign, gate, prefixes in _GATES:
+        if sign in text and gate.search(text):
+            for prefix in prefixes:
+                if prefix.text in text:
+                    hinted[_token_pattern(prefix)] = prefix.kind, text
+    for common, shapes in _EXACT:
+        if common in text:
+            _add_hinted(hinted, shapes, text)
+    folded = _fold(text)
+    for common, shapes in _FOLDED_ASCII if text.isascii() else _FOLDED:
+        if common in folded:
+            _add_hinted(hinted, shapes, folded)
+    return hinted
+
+
+def _add_hinted(
+    hinted: dict[str, tuple[str, str]], shapes: Iterable[tuple[str, Shape]], text: str
+) -> None:
+    for hint, shape in shapes:
+        if hint in text and not (shape.gate and not _compiled(shape.gate).search(text)):
+            hinted[shape.pattern] = shape.kind, text
+
+
+def _fold(text: str) -> str:
+    """Return a text in small letters, each in its place."""
+    folded = text.lower()
+    if len(folded) == len(text):
+        return folded
+    return "".join(small if len(small := sign.lower()) == 1 else sign for sign in text)
+
+
+def _merge(secrets: list[Secret]) -> list[Secret]:
+    """Return secrets in their order, those that overlap as one."""
+    merged: list[Secret] = []
+    for secret in sorted(secrets, key=lambda each: (each.start, -each.stop)):
+        if merged and secret.start < merged[-1].stop:
+            if secret.stop > merged[-1].stop:
+                merged[-1] = merged[-1]._replace(stop=secret.stop)
+        else:
+            merged.append(secret)
+    return merged
+
+
+def _blank(text: str, secrets: Iterable[Secret]) -> str:
+    """Return a text of the same length in which secrets are what no secret has in it."""
+    pieces, place = list[str](), 0
+    for secret in secrets:
+        pieces += (text[place : secret.start], "[", "]" * (secret.stop - secret.start - 1))
+        place = secret.stop
+    return "".join((*pieces, text[place:]))

@@ -1,0 +1,102 @@
+"""The words of a text and its form; in a script without spaces two signs are a word.
+
+Where the sentences of a line begin and end, in the scripts with spaces and those without.
+
+A sentence is never cut inside of a code span, behind an abbreviation, or inside of a number, name
+or address: only where an end of one is followed by a space, or is one of a script without spaces.
+"""
+
+from __future__ import annotations
+
+import re
+
+from session_core.state.search_text import SPACELESS
+
+_VARIABLE = re.compile(r"[^\W\d]{0,30}\d\w*")
+_VARIABLE_WIDE = re.compile(rf"[^\W\d{SPACELESS}]{{0,30}}\d[^\W{SPACELESS}]*")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_MIXED = re.compile(r"\w{2,}")
+_DIGITS = re.compile(r"\d+")
+_TOKEN = re.compile(r"[^\W\d_]+|[^\w\s]")
+_WIDE = re.compile(f"[{SPACELESS}]+")
+_PAIR = re.compile(f"(?=([{SPACELESS}]{{2}}))")
+
+
+def template(text: str) -> str:
+    """Return a text with all that varies in lines of one form made equal."""
+    return (_VARIABLE if text.isascii() else _VARIABLE_WIDE).sub("0", text)
+
+
+def form(text: str) -> str:
+    """Return a text with each word, number and mixture of them made equal."""
+    if not text.isascii():
+        text = _WIDE.sub(_words_of_run, text)
+    return _MIXED.sub("x", _DIGITS.sub("0", _LETTERS.sub("a", text)))
+
+
+def tokens(text: str) -> set[str]:
+    """Return the words and signs of a text, without numbers."""
+    if text.isascii():
+        return set(_TOKEN.findall(text))
+    return {*_PAIR.findall(text), *_TOKEN.findall(_WIDE.sub(" ", text))}
+
+
+def words(text: str) -> int:
+    """Return how many words a text has."""
+    if text.isascii():
+        return len(_WORD.findall(text))
+    wide = sum(map(len, _WIDE.findall(text)))
+    return wide // 2 + len(_WORD.findall(_WIDE.sub(" ", text)))
+
+
+def _words_of_run(run: re.Match[str]) -> str:
+    return " a" * (len(run.group()) // 2 + 1) + " "
+
+
+_END = re.compile(r"[.!?…]['\"”\u2019»)\]*]{0,3}\s+(?![\s&,;:=|])|[。\uff01\uff1f]+[」』”\uff09]?")
+_UNIT = re.compile(r"\d\s?[a-z]$")
+_LIST_NUMBER = 6
+_SHORTENED = """
+e.g i.e etc approx ca cf vs no nr vol fig sec st dr mr mrs ms prof inc ltd co jr sr resp incl
+excl z.b d.h u.a usw bzw ggf vgl p.ej ej ud uds p.ex env art al
+"""
+_ABBREVIATIONS = frozenset(_SHORTENED.split())
+
+
+def spans(line: str) -> list[tuple[int, int]]:
+    """Return the beginning and the end of each sentence, without the spaces around it."""
+    found: list[tuple[int, int]] = []
+    begin = ticked = 0
+    in_code = False
+    for match in _END.finditer(line):
+        in_code ^= line.count("`", ticked, match.start()) % 2 == 1
+        ticked = match.start()
+        if in_code or _abbreviates(line, match.start()):
+            continue
+        _add(found, line, begin, match.end())
+        begin = match.end()
+    _add(found, line, begin, len(line))
+    return found
+
+
+def _abbreviates(line: str, end: int) -> bool:
+    if line[end] != ".":
+        return False
+    word = line[max(0, end - 10) : end].rsplit(None, 1)
+    last = word[-1].lstrip("([\"'").lower() if word else ""
+    # "1." and "A." begin an item of a list, or shorten a name.
+    initial = len(last) == 1 and last.isalpha() and not _UNIT.search(line, max(0, end - 8), end)
+    return last in _ABBREVIATIONS or initial or _numbers(line, end)
+
+
+def _numbers(line: str, end: int) -> bool:
+    return end < _LIST_NUMBER and line[:end].strip().isdigit()
+
+
+def _add(found: list[tuple[int, int]], line: str, begin: int, end: int) -> None:
+    text = line[begin:end]
+    stripped = text.strip()
+    if stripped:
+        start = begin + len(text) - len(text.lstrip())
+        found.append((start, start + len(stripped)))

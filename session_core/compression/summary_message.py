@@ -1,0 +1,162 @@
+"""The form of a summary in a conversation: built, and recognised when it is seen again.
+
+A new one has the short mark that every release of Hermes takes for a summary of its own. Its long
+mark, and the form that is merged into a neighbour, are read and never written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from session_core.compression import chat_messages
+from session_core.compression.chat_messages import Message, Turn
+
+PREFIX = "[CONTEXT SUMMARY]:"
+END = "--- END OF CONTEXT SUMMARY — respond to the message below, not the summary above ---"
+NOTE = "(A summary stands here for the earlier messages.)"
+
+_LONG_PREFIXES = (
+    "[CONTEXT COMPACTION — REFERENCE ONLY]",
+    "[CONTEXT COMPACTION - REFERENCE ONLY]",
+)
+_PRIOR = "[PRIOR CONTEXT — for reference only; not a new message]"
+_PRIOR_END = "[END OF PRIOR CONTEXT — COMPACTION SUMMARY BELOW]"
+_WORD = "CONTEXT"
+"""Stands in every mark, so that what has it not need not be looked at."""
+_MARKS = (PREFIX, END, *_LONG_PREFIXES, _PRIOR, _PRIOR_END)
+
+REDACTION_MARKS = (
+    r"\[redacted\b[^\]\n]{0,60}\]",
+    r"«redacted\b[^»\n]{0,60}»",
+    r"<redacted\b[^>\n]{0,60}>",
+    r"\*{3} ?redacted ?\*{3}",
+)
+_REDACTED = re.compile("|".join(REDACTION_MARKS), re.IGNORECASE)
+
+Fault = Literal["empty_summary", "redacted_summary"]
+Role = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary that was found, and what else the message with it says."""
+
+    text: str
+    before: str = ""
+    after: str = ""
+
+
+def read(message: Message) -> Summary | None:
+    """Return the summary that a message is or contains; what a tool brings is never one."""
+    content = message.get("content")
+    if isinstance(content, str) and _WORD not in content:
+        return None
+    text, before = chat_messages.text(message).lstrip(), ""
+    if _PRIOR_END in text:
+        before, _, text = text.partition(_PRIOR_END)
+        before, text = before.removeprefix(_PRIOR).strip(), text.lstrip()
+    body = _unmarked(text)
+    if body is None or chat_messages.answers(message):
+        return None
+    body, _, after = body.partition(END)
+    return Summary(body.strip(), before, after.strip())
+
+
+def is_summary(message: Message) -> bool:
+    """Tell whether a message is a summary and nothing else, or the note beside one."""
+    if message.get("content") == NOTE:
+        return True
+    found = read(message)
+    if found is None or found.before or found.after:
+        return False
+    return not (chat_messages.calls(message) or chat_messages.images(message))
+
+
+def near(messages: Iterable[Message]) -> list[int]:
+    """Return the places where a summary or its note may stand: most are seen at once to be none."""
+    contents = [message.get("content") for message in messages]
+    return [
+        place
+        for place, content in enumerate(contents)
+        if not isinstance(content, str) or _WORD in content or content == NOTE
+    ]
+
+
+def earlier(messages: Iterable[Message]) -> list[str]:
+    """Return the summaries in a range, oldest first: they are updated, not summarised again."""
+    found = (read(message) for message in messages)
+    return [summary.text for summary in found if summary is not None and summary.text]
+
+
+def fault(text: str) -> Fault | None:
+    """Return why a text is no summary, or None."""
+    if not clean(text):
+        return "empty_summary"
+    return "redacted_summary" if redaction(text) else None
+
+
+def redaction(text: str) -> str | None:
+    """Return the first redaction mark in a text."""
+    found = _REDACTED.search(text)
+    return found.group() if found else None
+
+
+def clean(text: str) -> str:
+    """Return the text of a summary without the marks of its form, which a model may repeat."""
+    found = read({"content": text})
+    if found is not None:
+        text = "\n\n".join(filter(None, (found.before, found.text, found.after)))
+    return unmarked(text)
+
+
+def unmarked(text: str) -> str:
+    """Return a text without any mark of the form of a summary."""
+    while _WORD in text and any(mark in text for mark in _MARKS):
+        for mark in _MARKS:
+            text = text.replace(mark, "")
+    return text.strip()
+
+
+def build(text: str, before: Turn | None, after: Turn | None) -> list[dict[str, Any]]:
+    """Return the message, or the two, that say `text` between those turns.
+
+    The first message is from the user, and no two neighbours have one role. Results count as a
+    turn of the user, which is what they are to Anthropic.
+    """
+    said = f"{PREFIX}\n{clean(text)}\n\n{END}"
+    return [
+        {"role": role, "content": said if speaks else NOTE}
+        for role, speaks in _FORMS[_side(before), _side(after)]
+    ]
+
+
+_FORMS: dict[tuple[Role | None, Role | None], tuple[tuple[Role, bool], ...]] = {
+    (None, None): (("user", True),),
+    (None, "user"): (("user", True), ("assistant", False)),
+    (None, "assistant"): (("user", True),),
+    ("user", None): (("assistant", True),),
+    ("user", "user"): (("assistant", True),),
+    ("user", "assistant"): (("assistant", False), ("user", True)),
+    ("assistant", None): (("user", True),),
+    ("assistant", "user"): (("user", True), ("assistant", False)),
+    ("assistant", "assistant"): (("user", True),),
+}
+
+
+def _side(turn: Turn | None) -> Role | None:
+    if turn in ("user", "tool"):
+        return "user"
+    return "assistant" if turn == "assistant" else None
+
+
+def _unmarked(text: str) -> str | None:
+    if text.startswith(PREFIX):
+        return text[len(PREFIX) :]
+    if text.startswith(_LONG_PREFIXES):
+        # Hermes instructs its model in the rest of that line, in words that differ by release.
+        first, line, rest = text.partition("\n")
+        return rest if line else first.partition("]")[2]
+    return None

@@ -1,0 +1,239 @@
+"""One SQLite file of the ledger: made at the first change, and read as empty before that.
+
+A change is durable when it returns. Several processes may have the file open; the threads of one
+take turns. The log is folded back by whoever has the write lock, never beside somebody else's
+commit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from session_core import _sqlite3
+from session_core.errors import Corrupt, Denied, InvalidInput, SessionError, Unsupported
+from session_core.ledger.state_folder import refusals
+from session_core.state.sqlite import sql_blocks
+from session_core.state.sqlite.connection import Handle, file_uri, translate
+from session_core.state.sqlite.connections import fit_to_bind
+from session_core.state.sqlite.opening import identity, size
+from session_core.state.sqlite.writer import patiently
+
+T = TypeVar("T")
+
+PACKAGE = "session_core.ledger"
+
+_APPLICATION = 1_835_234_163
+_VERSION = re.compile(r"PRAGMA user_version = (\d+);")
+_LONG_LOG_BYTES = 4 << 20
+_WAIT_S = 1.0
+_OTHERS_WRITE = 0o022
+
+
+class File:
+    """The file that `find` knows, of this schema; `make` makes its folder before a change."""
+
+    def __init__(
+        self,
+        find: Callable[[], Path | None],
+        make: Callable[[], Path],
+        patience_s: float,
+        *,
+        schema: str = "schema",
+        name: str = "ledger",
+        lost: str = "what was in this trash is lost with it",
+    ) -> None:
+        self._find = find
+        self._make = make
+        self._patience_s = patience_s
+        self._schema = schema
+        self._version = int(_VERSION.findall(sql_blocks.script(schema, PACKAGE))[0])
+        self._name = name
+        self._lost = lost
+        self._lock = threading.Lock()
+        self._handle: Handle | None = None
+        self._writable = False
+        self._closed = False
+        self._pid = os.getpid()
+
+    def read(self, look: Callable[[Handle], T]) -> T:
+        """Run `look` on one moment of the file."""
+        self._require_own_process()
+        with self._lock:
+            self._require_open()
+            path = self._find()
+            handle = self._opened(path, writable=False) if path and size(path) else None
+            if path is None or handle is None:
+                return self._look_at_nothing(look)
+            with self._errors(path), handle.snapshot():
+                return look(handle) if self._is_made(handle, path) else self._look_at_nothing(look)
+
+    def write(self, step: Callable[[Handle], T], *, durable: bool = True) -> T:
+        """Run `step` in a transaction that is durable when this returns, else with the next."""
+        self._require_own_process()
+        with self._lock:
+            self._require_open()
+            path = self._make()
+            handle = self._opened(path, writable=True)
+            with self._errors(path):
+                result = self._change(handle, path, step, durable=durable)
+            if size(Path(f"{path}-wal")) > _LONG_LOG_BYTES:
+                _fold_back(handle)
+            return result
+
+    def _change(
+        self, handle: Handle, path: Path, step: Callable[[Handle], T], *, durable: bool
+    ) -> T:
+        handle.connection.rollback()  # of one that an interrupt has cut short
+        try:
+            # Of a log that is not synced nothing is lost but by a machine that stops.
+            handle.connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            patiently(handle, "BEGIN IMMEDIATE", time.monotonic() + self._patience_s)
+            if not self._is_made(handle, path):
+                for statement in sql_blocks.statements(self._schema, PACKAGE):
+                    handle.run(statement)
+            result = step(handle)
+            handle.connection.execute("COMMIT")
+        finally:
+            # In this very frame, so that an interrupt has no place before it: no effect once done.
+            handle.connection.rollback()
+        return result
+
+    def _look_at_nothing(self, look: Callable[[Handle], T]) -> T:
+        with closing(_sqlite3.connect("file::memory:", busy_timeout_s=0)) as connection:
+            for statement in sql_blocks.statements(self._schema, PACKAGE):
+                connection.execute(statement)
+            return look(Handle(connection))
+
+    def give_back(self) -> None:
+        """Give the room of what was deleted back to the disk: it is in the log until then."""
+        self._require_own_process()
+        with self._lock:
+            self._require_open()
+            if self._handle is not None and self._writable:
+                _fold_back(self._handle)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._closed = True
+            self._forget()
+
+    def _require_own_process(self) -> None:
+        if self._pid != os.getpid():
+            raise Unsupported(f"a {self._name} that was opened before a fork; open it in the child")
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise InvalidInput(f"this {self._name} is closed; open it again")
+
+    def _opened(self, path: Path, *, writable: bool) -> Handle:
+        """Return the connection; a file that another has taken the place of is left behind."""
+        handle = self._handle
+        if handle is not None and handle.file == identity(path) and self._writable >= writable:
+            return handle
+        self._forget()
+        with self._errors(path):
+            handle = self._handle = self._prepare(path) if writable else _connect(path, "ro")
+        handle.file, self._writable = identity(path), writable
+        return handle
+
+    def _prepare(self, path: Path) -> Handle:
+        """Open for writing; a file that is new, or was left unfinished, gets a log."""
+        with refusals(path), suppress(FileExistsError):
+            # Nobody can have a connection to a file that this call itself brings into being.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        with refusals(path):
+            _require_own(path)
+        handle = _connect(path, "rw")
+        try:
+            if handle.value("PRAGMA journal_mode") != "wal":
+                deadline = time.monotonic() + self._patience_s
+                # A journal in a file, left by a kill, could be taken back by nobody who only reads.
+                for pragma in ("journal_mode=MEMORY", "auto_vacuum=FULL"):
+                    handle.connection.execute(f"PRAGMA {pragma}").fetchall()
+                patiently(handle, "PRAGMA journal_mode=WAL", deadline)
+            handle.connection.execute("PRAGMA wal_autocheckpoint=0")
+        except BaseException:
+            handle.connection.close()
+            raise
+        return handle
+
+    def _is_made(self, handle: Handle, path: Path) -> bool:
+        """Whether the tables are there; a file that is not for us is refused."""
+        if handle.value("SELECT count(*) FROM sqlite_master") == 0:
+            return False
+        if handle.value("PRAGMA application_id") != _APPLICATION:
+            raise Corrupt(f"{path} is no {self._name}; move it away, and another is made")
+        version = handle.value("PRAGMA user_version")
+        if version > self._version:
+            raise Unsupported(f"{path} was written by a newer version of this program; update it")
+        if version < self._version:
+            raise Unsupported(
+                f"{path} was written before this program was released, and is of another shape: "
+                f"move it away, and another is made, but {self._lost}"
+            )
+        return True
+
+    @contextmanager
+    def _errors(self, path: Path) -> Iterator[None]:
+        try:
+            with fit_to_bind():
+                yield
+        except _sqlite3.library().Error as error:
+            raise self._translated(error, path) from error
+
+    def _translated(self, error: Exception, path: Path) -> SessionError:
+        translated = translate(error, path)
+        if isinstance(translated, Corrupt) or "unsupported file format" in str(error):
+            return Corrupt(
+                f"the {self._name} {path} is damaged or no database: move it away, and another is "
+                f"made at the next change; the home is untouched, but {self._lost}"
+            )
+        return translated
+
+    def _forget(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.connection.close()
+
+
+def _require_own(path: Path) -> None:
+    """Refuse a file that was put there for us, or that others could write; close it to readers."""
+    if not hasattr(os, "geteuid"):
+        return
+    folder, found = path.parent.stat(), path.stat()
+    trusted = {0, os.geteuid(), *(() if folder.st_mode & _OTHERS_WRITE else (folder.st_uid,))}
+    if not {found.st_uid, path.lstat().st_uid} <= trusted:
+        raise Denied(f"{path} is somebody else's file; move it away, or name another folder")
+    if found.st_mode & _OTHERS_WRITE:
+        raise Denied(f"others may write {path}; move it away if it is not yours, else chmod 600 it")
+    if found.st_mode & 0o077:
+        with suppress(OSError):  # a disk without modes
+            path.chmod(0o600)
+
+
+def _connect(path: Path, mode: str) -> Handle:
+    connection = _sqlite3.connect(file_uri(path, f"mode={mode}"), busy_timeout_s=_WAIT_S)
+    try:
+        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.execute("PRAGMA cell_size_check=ON")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return Handle(connection)
+
+
+def _fold_back(handle: Handle) -> None:
+    """Empty the log; where somebody else is in the way, the next change does it."""
+    with suppress(_sqlite3.library().Error):
+        handle.connection.execute("PRAGMA busy_timeout=0")
+        handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    handle.connection.execute(f"PRAGMA busy_timeout={int(_WAIT_S * 1000)}")

@@ -1,0 +1,1 @@
+"""Apply a plan in steps, each one transaction, with its undo durable before it begins."""

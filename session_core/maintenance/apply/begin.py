@@ -1,0 +1,35 @@
+"""How a plan is begun that is applied without steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from session_core.errors import InvalidInput
+from session_core.ledger.ledger import Ledger
+from session_core.ledger.types import Plan
+from session_core.maintenance.disk import BEFORE
+from session_core.maintenance.types import Applied
+
+
+def begin(
+    ledger: Ledger, handle: str, kind: str, measure: Callable[[], Mapping[str, int]]
+) -> Plan | Applied:
+    """Begin to apply a plan of a kind; return what it came to where it was applied before.
+
+    Record what `measure` returns with the plan when it is begun for the first time.
+
+    Raises:
+        NotFound: there is no such plan.
+        InvalidInput: it is one of another kind.
+        Conflict: it has ended, or run out.
+    """
+    plan = ledger.plan(handle)
+    if plan.kind != kind:
+        raise InvalidInput(f"plan {handle} is one to {plan.kind}; it is not applied here")
+    if plan.state == "finished":
+        return Applied.of(plan.result)
+    if plan.state == "planned":
+        ledger.begin(handle, {BEFORE: measure()})
+        return ledger.plan(handle)
+    ledger.begin(handle)
+    return plan

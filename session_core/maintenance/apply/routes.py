@@ -1,0 +1,228 @@
+"""Routes that a step removes or changes: kept in both copies, and put back as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from session_core.activity import Alive
+from session_core.errors import Conflict, Denied, InvalidInput
+from session_core.ledger.execute import noting
+from session_core.ledger.types import Kept, Member
+from session_core.maintenance.apply.step_items import IMAGES
+from session_core.maintenance.members import Outdated, Piece
+from session_core.maintenance.select import routes
+from session_core.maintenance.select.snapshot import Scene
+from session_core.maintenance.types import WHY_PROTECTED
+from session_core.routing.entries import SessionEntry
+from session_core.routing.mirror import Mirror
+from session_core.routing.outbox import without_owed
+from session_core.routing.store import SessionStore
+from session_core.state.protocol import StateDatabase
+from session_core.types import Images
+
+ROUTE = "route"
+"""What a route is kept as: the text of its entry, its row, and what the mirror has of it."""
+
+_TABLE = "gateway_routing"
+_AT_ONCE = 200
+
+
+class Rerouting:
+    """Removes routes that lead nowhere, a piece at a time."""
+
+    def __init__(
+        self,
+        db: StateDatabase,
+        store: SessionStore,
+        there: Callable[[], Alive],
+        look: Callable[[], Scene],
+    ) -> None:
+        self._db = db
+        self._store = store
+        self._there = there
+        self._look = look
+        self._scene: Scene | None = None
+
+    def next(self, members: Sequence[Member]) -> Piece:
+        """Return what is removed next.
+
+        Raises:
+            Denied: a gateway lives by now.
+        """
+        require_no_gateway(self._there())
+        self._scene = self._scene or self._look()
+        taken = members[:_AT_ONCE]
+        entries: dict[str, SessionEntry] = {}
+        rows: list[Images] = []
+        for member in taken:
+            if member.revision["scope"]:
+                rows.append(self._row_of_another_folder(member))
+            else:
+                entries[member.revision["key"]] = self._entry(member, self._scene)
+        return Piece(
+            tuple(member.id for member in taken),
+            self._kept(entries, rows),
+            partial(self._change, taken, rows),
+            partial(self._within, entries),
+        )
+
+    def _entry(self, member: Member, scene: Scene) -> SessionEntry:
+        entry = self._store.get(member.revision["key"])
+        if entry is None:
+            raise Outdated(member.id, "it is not there any more")
+        if entry.stored != member.revision["stored"]:
+            raise Outdated(member.id, "its chat was used since")
+        why = routes.protected_by(scene, self._store, entry)
+        state, _ = routes.state_of(scene, entry)
+        if why is not None or state is None:
+            raise Outdated(member.id, WHY_PROTECTED[why] if why else "it leads to a session again")
+        return entry
+
+    def _row_of_another_folder(self, member: Member) -> Images:
+        noted = member.revision
+        image = self._db.row_images(_TABLE, {"scope": noted["scope"], "session_key": noted["key"]})
+        texts = [row[image.columns.index("entry_json")] for row in image.rows]
+        if texts != [noted["stored"]]:
+            raise Outdated(member.id, "it was changed since")
+        return image
+
+    def _kept(self, entries: Mapping[str, SessionEntry], rows: Sequence[Images]) -> Iterator[Kept]:
+        yield from kept(self._db, self._store, entries)
+        for image in rows:
+            yield Kept(IMAGES, image.pack())
+
+    def _change(
+        self, taken: Sequence[Member], rows: Sequence[Images], db: StateDatabase
+    ) -> dict[str, Any]:
+        """Look once more; the routes of this folder are removed when this is committed."""
+        here = [member.revision for member in taken if not member.revision["scope"]]
+        for member in taken:
+            noted = member.revision
+            if noted["scope"]:
+                continue
+            if text_of(self._store, noted["key"]) != noted["stored"]:
+                raise Outdated(member.id, "its chat was used since")
+            row = db.get_session(noted["session"])
+            if row is not None and row["end_reason"] is None:
+                raise Outdated(member.id, "it leads to a session again")
+        db.remove_rows(rows)
+        return {"routes": {noted["key"]: noted["stored"] for noted in here}}
+
+    @contextmanager
+    def _within(self, entries: dict[str, SessionEntry]) -> Iterator[None]:
+        yield
+        if entries:
+            self._store.remove(entries)
+
+
+def require_no_gateway(there: Alive) -> None:
+    """Refuse what a live gateway would overwrite.
+
+    Raises:
+        Denied: one lives.
+    """
+    live = there.company.gateway
+    if live is not None:
+        raise Denied(
+            f"{live} holds the routes in memory and would overwrite the change; stop it, "
+            "then apply the plan again"
+        )
+
+
+def kept(
+    db: StateDatabase, store: SessionStore, entries: Mapping[str, SessionEntry]
+) -> Iterator[Kept]:
+    """Yield what brings routes back, as they are in either copy."""
+    mirrored = Mirror(store.sessions_dir).read().entries if entries else {}
+    for key, entry in entries.items():
+        row = _row(db, store, key)
+        yield Kept(
+            ROUTE,
+            {
+                "key": key,
+                "stored": entry.stored,
+                "row": row.pack() if row.rows else None,
+                "file": mirrored.get(key),
+            },
+        )
+
+
+def text_of(store: SessionStore, key: str) -> str | None:
+    """Return the text of a route as it is now."""
+    entry = store.get(key)
+    return None if entry is None else entry.stored
+
+
+def text_if_unused(db: StateDatabase, store: SessionStore | None, key: str) -> str | None:
+    """Return the text of a route to a session in which nothing was said yet."""
+    entry = None if store is None else store.get(key)
+    if entry is None or db.get_session(entry.session_id) is not None:
+        return None
+    return entry.stored
+
+
+def finish(store: SessionStore, result: Mapping[str, Any]) -> None:
+    """Remove the routes of a step that was cut short behind its commit."""
+    wanted: Mapping[str, str] = result.get("routes", {})
+    left = {key: entry for key in wanted if (entry := store.get(key)) is not None}
+    same = {key: entry for key, entry in left.items() if entry.stored == wanted[key]}
+    if same:
+        with noting("that routes are removed"):
+            store.remove(same)
+
+
+def put_back(
+    db: StateDatabase, store: SessionStore, value: Mapping[str, Any], left: str | None
+) -> str | None:
+    """Put a route back where it is as it was left, None where it was removed; say why not.
+
+    It runs in the step of a store for this chat.
+    """
+    key, stored = value["key"], value["stored"]
+    now = text_of(store, key)
+    if now == stored:
+        return None
+    if without_owed(now) != without_owed(left):
+        return "the chat has gone on since"
+    try:
+        entry = SessionEntry.from_dict(json.loads(stored))
+    except (InvalidInput, ValueError, TypeError) as error:
+        return f"it cannot be read: {error}"
+    entry.stored, entry.stored_as = now, key
+    try:
+        store.save(entry)
+    except Conflict:
+        return "the chat has gone on since"
+    if value["row"] is not None and db.has_routing:
+        image = Images.unpack(value["row"])
+        row = dict(zip(image.columns, image.rows[0], strict=True))
+        here = db.row_images(_TABLE, {"session_key": key}).columns
+        known = {name: given for name, given in row.items() if name in here}
+        db.put_routing_row({**known, "scope": _scope(store)})
+    return None
+
+
+def keys_of(values: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the chats of what was kept of routes."""
+    return [value["key"] for value in values]
+
+
+def chats_of(db: StateDatabase, store: SessionStore | None, session_id: str) -> list[str]:
+    """Return the chats that are led to a session, by the table or by the store, in order."""
+    keys = {str(row["session_key"]) for row in db.routing_rows(session_id)}
+    entries = {} if store is None else store.entries()
+    return sorted(keys | {key for key, each in entries.items() if each.session_id == session_id})
+
+
+def _row(db: StateDatabase, store: SessionStore, key: str) -> Images:
+    if not db.has_routing:
+        return Images(_TABLE, (), ())
+    return db.row_images(_TABLE, {"scope": _scope(store), "session_key": key})
+
+
+def _scope(store: SessionStore) -> str:
+    return str(store.sessions_dir.resolve())

@@ -1,0 +1,1 @@
+"""Restore a batch: its steps are undone, the newest first."""

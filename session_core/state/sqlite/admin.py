@@ -1,0 +1,499 @@
+"""What is known of a home beside its sessions, in a time that hardly grows with it.
+
+Primitives of upkeep: finalise, delete, count, check. Those that change something act at once.
+
+They protect nobody: whether a session may be touched is for the plans above to say. Rows that
+belong to a session go with it; routes and files of a home do not, they are the session store's.
+
+What is in a home: one light row of every session, read in one moment.
+
+Messages are counted in their indexes, so that no text is read; only which of the inactive rows are
+compacted stands in no index of Hermes. Every row of `sessions` is looked at, since no index has
+when it ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from typing import Any
+
+from session_core import _sqlite3
+from session_core.state import validation
+from session_core.state.batch_size import Pace
+from session_core.state.protocol import Step
+from session_core.state.sqlite import integrity, lineage, opening, sessions, sizes, sql_blocks
+from session_core.state.sqlite.connection import Handle, quoted
+from session_core.state.sqlite.connections import Store
+from session_core.state.sqlite.deletion import Unlinked, delete_row, delete_some, there
+from session_core.types import (
+    BlockedIndex,
+    Claim,
+    Facts,
+    Finding,
+    LinkKind,
+    Orphans,
+    Revision,
+    Sizes,
+    Stock,
+)
+
+SQL = sql_blocks.load("admin")
+
+WEEKS = 26
+MOST_ORPHANS = 10_000
+"""So many sessions that are not there are named for each table."""
+
+_WEEK_S = 604_800.0
+_RUN = 8
+_COUNTS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_tokens",
+    "cache_write": "cache_write_tokens",
+    "reasoning": "reasoning_tokens",
+}
+
+
+class FactFinding(Store):
+    """Finds what is known of a home beside its sessions."""
+
+    def claims(self) -> list[Claim]:
+        """Return what others have noted in the database that they are at, also if long ago."""
+        return self._read(lambda handle: list(_claims(handle)))
+
+    def health_facts(self) -> Facts:
+        """Return what is wrong and how much there is, beside the sessions themselves."""
+        now = self._clock()
+        return self._read(lambda handle: _facts(handle, now))
+
+
+def _facts(handle: Handle, now: float) -> Facts:
+    tokens, cost = _usage(handle)
+    described = _sqlite3.describe()
+    return Facts(
+        orphans=tuple(_orphans(handle)),
+        claims=tuple(_claims(handle)),
+        weeks=_weeks(handle, now),
+        tokens=tokens,
+        cost=cost,
+        engine=f"SQLite {described.version}",
+        fault=None if described.fixed else _FAULT,
+    )
+
+
+_FAULT = "a rare race of two checkpoints can damage a database; use SQLite 3.51.3 or newer"
+
+
+def _claims(handle: Handle) -> Iterator[Claim]:
+    if handle.has("compression_locks"):
+        for session_id, holder, at, until in handle.values(SQL["list_compression_locks"]):
+            yield Claim("compression", str(session_id), str(holder), _time(at), _time(until))
+    if handle.has("session_turn_leases"):
+        for session_id, holder, at, until in handle.values(SQL["list_turn_leases"]):
+            yield Claim("turn", str(session_id), str(holder), _time(at), _time(until))
+    if handle.has("gateway_heartbeats", "host"):
+        for backend, pid, host, at in handle.values(SQL["list_heartbeats"]):
+            known = pid if isinstance(pid, int) else None
+            yield Claim("gateway", None, str(backend), _time(at), None, known, str(host))
+
+
+def _orphans(handle: Handle) -> Iterator[Orphans]:
+    for table, column in handle.values(SQL["list_keyed_to_sessions"]):
+        names = {"table": table, "column": column}
+        block = "list_orphan_rows" if handle.value(SQL["has_index"], names) else "scan_orphans"
+        last_at = "max(timestamp)" if handle.has(table, "timestamp") else "NULL"
+        sql = SQL[block].format(table=quoted(table), column=quoted(column), last_at=last_at)
+        for session_id, rows, at in handle.values(sql, {"most": MOST_ORPHANS}):
+            yield Orphans(table, column, str(session_id), rows, _time(at))
+
+
+def _usage(handle: Handle) -> tuple[dict[str, int], float]:
+    sums = [f"total({_column(handle, column)})" for column in _COUNTS.values()]
+    names = {
+        "sums": ", ".join(sums),
+        "actual": _column(handle, "actual_cost_usd"),
+        "estimated": _column(handle, "estimated_cost_usd"),
+    }
+    *counts, cost = map(_finite, handle.values(SQL["sum_usage"].format_map(names))[0])
+    return {name: int(count) for name, count in zip(_COUNTS, counts, strict=True)}, cost
+
+
+def _column(handle: Handle, name: str) -> str:
+    return name if handle.has("sessions", name) else "NULL"
+
+
+def _weeks(handle: Handle, now: float) -> tuple[int, ...]:
+    """Return how many messages came in each of the last weeks, this one first, by their ids."""
+    first, last = handle.values(SQL["get_ends"])[0]
+    if first is None:
+        return (0,) * WEEKS
+    after = last + 1
+    found: list[int] = []
+    for week in range(1, WEEKS + 1):
+        begin = _first_since(handle, now - week * _WEEK_S, first, after)
+        found.append(after - begin)
+        after = begin
+    return tuple(found)
+
+
+def _first_since(handle: Handle, since: float, low: int, high: int) -> int:
+    """Return about the first id of a time on; that some rows kept older times matters little."""
+    while low < high:
+        middle = (low + high) // 2
+        time = handle.value(SQL["get_time_at"], {"id": middle, "run": _RUN})
+        if time is not None and time >= since:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _finite(total: float) -> float:
+    return total if isfinite(total) else 0.0
+
+
+def _time(stored: Any) -> float | None:
+    return float(stored) if isinstance(stored, (int, float)) else None
+
+
+_DAY_S = 86_400
+_CHUNK = 200
+_TRIES = 3
+_CHOSEN = " AND id IN (SELECT value FROM json_each(:ids))"
+"""What is looked at again, in the transaction that changes it."""
+
+
+class Upkeep(Store):
+    """What keeps a home small and right."""
+
+    def finalize_orphaned_compression_sessions(self) -> int:
+        """End continuations that never ran; return how many. Acts at once.
+
+        One that has no accounted call, has not ended, began more than a week ago, continues a
+        parent that was compressed, and has a message.
+        """
+        before = self._clock() - _WEEK_S
+        orphans = self._read(lambda handle: list_orphans(handle, before))
+        return sum(
+            self._write(partial(_finalize, ids=chunk, now=self._clock(), before=before))
+            for chunk in _chunks(orphans)
+        )
+
+    def prune_empty_ghost_sessions(self) -> int:
+        """Delete empty sessions of the terminal without children. Acts at once.
+
+        One that has no title and no message, has ended, and began more than a day ago.
+        """
+        before = self._clock() - _DAY_S
+        ghosts = self._read(lambda handle: list_ghosts(handle, before))
+        return sum(
+            self._write(partial(_prune, ids=chunk, before=before)) for chunk in _chunks(ghosts)
+        )
+
+    def delete_session(self, session_id: str) -> bool:
+        """Delete a session, its delegates and all rows that belong to them. Acts at once.
+
+        Its other children lose their parent. One transaction, or where it is too large for one
+        that is short, several: messages first, the row of the session at the very last, so that
+        a delete that was cut short can be called again. Routes and files stay.
+        """
+        return self.delete_sessions([session_id]) == 1
+
+    def delete_sessions(self, session_ids: Sequence[str]) -> int:
+        """Delete several sessions as `delete_session` does; return how many. Acts at once."""
+        rest = self._read(partial(there, session_ids=session_ids))
+        wanted, gone, pace = set(rest), set[str](), Pace()
+        unlinked = self._read(lineage.list_unlinked_delegates)
+        while rest:
+            with self.transaction():
+                done, removed = self._write(
+                    partial(_delete, ids=rest, unlinked=unlinked, pace=pace)
+                )
+            pace.end()
+            gone |= removed
+            rest = rest[done:]
+        return len(gone & wanted)
+
+    def recount_session(self, session_id: str) -> bool:
+        """Set the counters to what the rows say; return whether they had drifted.
+
+        Raises:
+            NotFound: there is no such session.
+        """
+        for _ in range(_TRIES):
+            counted = self._read(lambda handle: count_session(handle, session_id))
+            drifted = self._write(partial(_recount, session_id=session_id, counted=counted))
+            if drifted is not None:
+                return drifted
+        return self._write(
+            lambda handle: bool(_recount(handle, session_id, count_session(handle, session_id)))
+        )
+
+    def drifted_sessions(self, limit: int = 1000) -> list[str]:
+        """Return sessions whose number of messages is not what the rows say."""
+        validation.check_limit(limit)
+        return self._read(
+            lambda handle: [
+                row[0] for row in handle.values(handle.sql(SQL["list_drifted"]), (limit,))
+            ]
+        )
+
+    def check_integrity(self, *, deep: bool = False, step: Step | None = None) -> list[Finding]:
+        """Return what is wrong with the file; `deep` also checks the search index, on a copy."""
+        self._check_alive()
+        with self._errors():
+            folder = self.path.parent if self._loads and self.kind == "hermes" else None
+            return integrity.check(self.path, deep=deep, step=step, extension_of=folder)
+
+    def blocked_indexes(self) -> list[BlockedIndex]:
+        """Return the search indexes that this process cannot write."""
+        return self._read(opening.list_blocked)
+
+    def check_rows_writable(self, tables: Collection[str]) -> None:
+        """Refuse a change that would insert or delete rows of these tables and fail."""
+        for index in self.blocked_indexes():
+            if not set(tables).isdisjoint(index.tables):
+                raise opening.refuse(self.path, index, requested=self._loads)
+
+    def sizes(self, *, exact: bool = False, step: Step | None = None) -> Sizes:
+        """Return bytes by table: estimates at once, or counted in a child process."""
+        estimated = self._read(lambda handle: sizes.estimate(handle, self.path))
+        if not exact:
+            return estimated
+        return sizes.count(estimated, self._read(sizes.layout), self.path, step)
+
+
+def list_orphans(handle: Handle, before: float) -> list[str]:
+    """Return the continuations that never ran."""
+    if not handle.has("sessions", "api_call_count"):
+        return []
+    return [row[0] for row in handle.values(SQL["list_orphans"], {"before": before})]
+
+
+def list_ghosts(handle: Handle, before: float) -> list[str]:
+    """Return the empty sessions of the terminal that have no child."""
+    return [row[0] for row in handle.values(SQL["list_ghosts"], {"before": before})]
+
+
+def count_session(handle: Handle, session_id: str) -> tuple[int, int, int]:
+    """Return a session's live rows, the highest id of them, and the tool calls in them."""
+    live, last_id = _count_live(handle, session_id)
+    return live, last_id, handle.value(handle.sql(SQL["count_tool_calls"]), (session_id,))
+
+
+def set_counters(handle: Handle, session_id: str, messages: int, tool_calls: int) -> None:
+    """Store how many messages and tool calls a session has."""
+    counts = {"id": session_id, "messages": messages, "tool_calls": tool_calls}
+    handle.run(SQL["set_counters"], counts)
+
+
+def _count_live(handle: Handle, session_id: str) -> tuple[int, int]:
+    live, last_id = handle.values(handle.sql(SQL["count_live"]), (session_id,))[0]
+    return live, last_id
+
+
+def _finalize(handle: Handle, ids: Sequence[str], now: float, before: float) -> int:
+    chosen = {"ids": json.dumps(ids), "before": before}
+    orphans = [row[0] for row in handle.values(SQL["list_orphans"] + _CHOSEN, chosen)]
+    for orphan in orphans:
+        handle.touched(orphan)
+    return handle.run(SQL["finalize"], {"ids": json.dumps(orphans), "now": now})
+
+
+def _prune(handle: Handle, ids: Sequence[str], before: float) -> int:
+    chosen = {"ids": json.dumps(ids), "before": before}
+    ghosts = [row[0] for row in handle.values(SQL["list_ghosts"] + _CHOSEN, chosen)]
+    for ghost in ghosts:
+        delete_row(handle, ghost)
+    return len(ghosts)
+
+
+def _delete(
+    handle: Handle, ids: Sequence[str], unlinked: Unlinked, pace: Pace
+) -> tuple[int, set[str]]:
+    pace.begin()
+    return delete_some(handle, ids, unlinked, pace.room)
+
+
+def _recount(handle: Handle, session_id: str, counted: tuple[int, int, int]) -> bool | None:
+    """Store the counters; return None where the rows have changed since they were counted."""
+    found = handle.values(SQL["get_counters"], (session_id,))
+    if not found:
+        raise sessions.missing(handle, session_id)
+    live, last_id, tool_calls = counted
+    if _count_live(handle, session_id) != (live, last_id):
+        return None
+    if found[0] == (live, tool_calls):
+        return False
+    set_counters(handle, session_id, live, tool_calls)
+    return True
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
+
+
+_COLUMNS = (
+    "id",
+    "source",
+    "title",
+    "parent_session_id",
+    "session_key",
+    "started_at",
+    "ended_at",
+    "end_reason",
+    "archived",
+    "pinned",
+    "api_call_count",
+    "expiry_finalized",
+    "message_count",
+    "rewind_count",
+)
+_MARKS = (
+    "CASE WHEN instr(model_config, '_delegate_from') OR parent_session_id IS NOT NULL"
+    " THEN model_config END"
+)
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
+
+
+class Inventory(Store):
+    """Takes stock of a home."""
+
+    def inventory(self) -> list[Stock]:
+        """Return every session, one light row each, all of one moment.
+
+        A row whose id nobody could ask for, since it is no text, is left out.
+        """
+        return self._read(take_stock)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What the messages of a session are, counted."""
+
+    live: int = 0
+    rows: int = 0
+    last_id: int = 0
+    compacted: int = 0
+    last_at: float | None = None
+
+
+_NOTHING = _Counted()
+
+
+def take_stock(handle: Handle) -> list[Stock]:
+    """Return every session as of the open snapshot."""
+    rows = {row[0]: row for row in _rows(handle) if _can_be_asked_for(handle, row[0])}
+    counts = _count(handle)
+    parents = {session_id: _text(row[_PARENT]) for session_id, row in rows.items()}
+    for row in rows.values():
+        _link_by_mark(row, parents)
+    return [
+        _stock(row, parents[row[0]], rows, counts.get(row[0], _NOTHING)) for row in rows.values()
+    ]
+
+
+def _link_by_mark(row: tuple[Any, ...], parents: dict[str, str | None]) -> None:
+    """Give a delegate without a link the parent that its mark names, unless that came from it."""
+    session_id, marks = row[0], row[-1]
+    if parents[session_id] is not None or marks is None:
+        return
+    delegator = above = lineage.get_delegator(marks)
+    seen = {session_id}
+    while above is not None and above not in seen:
+        seen.add(above)
+        above = parents.get(above)
+    if delegator in parents and above is None:
+        parents[session_id] = delegator
+
+
+def _rows(handle: Handle) -> list[tuple[Any, ...]]:
+    columns = [name if handle.has("sessions", name) else f"NULL AS {name}" for name in _COLUMNS]
+    listed = ", ".join([*columns, _MARKS])
+    return handle.values(SQL["list_sessions"].replace("{columns}", listed))
+
+
+def _count(handle: Handle) -> dict[str, _Counted]:
+    found: dict[str, _Counted] = {}
+    for session_id, active, count, last_id, compacted, last_at in handle.connection.execute(
+        handle.sql(SQL["count_messages"])
+    ):
+        counted = found.get(session_id)
+        if counted is None:
+            counted = found[session_id] = _Counted(last_at=last_at)
+        counted.rows += count
+        counted.last_id = max(counted.last_id, last_id)
+        counted.compacted += compacted
+        if active == 1 or active is None:
+            counted.live += count
+    return found
+
+
+def _can_be_asked_for(handle: Handle, session_id: Any) -> bool:
+    """Whether an id is text, and stored as it reads."""
+    if not isinstance(session_id, str):
+        return False
+    if _REPLACED not in session_id:
+        return True
+    return handle.value("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None
+
+
+def _stock(
+    row: tuple[Any, ...], parent_id: str | None, rows: Mapping[str, Any], counted: _Counted
+) -> Stock:
+    (
+        session_id, source, title, stored_parent, key, started, ended, reason,
+        archived, pinned, api_calls, finalized, count, rewinds, _,
+    ) = row  # fmt: skip
+    started_at = _number(started)
+    return Stock(
+        id=session_id,
+        source=_text(source) or "",
+        title=_text(title),
+        parent_id=parent_id,
+        link=_link(row, rows.get(stored_parent)),
+        session_key=_text(key),
+        started_at=started_at or 0.0,
+        ended_at=None if ended is None else _number(ended) or 0.0,
+        end_reason=_text(reason),
+        archived=bool(archived),
+        pinned=bool(pinned),
+        api_calls=api_calls,
+        expiry_finalized=bool(finalized),
+        last_active_at=started_at if counted.last_at is None else _number(counted.last_at),
+        live=counted.live,
+        rows=counted.rows,
+        counted=count,
+        revision=Revision(counted.last_id, counted.live, counted.compacted, rewinds, ended),
+    )
+
+
+def _link(row: tuple[Any, ...], parent: tuple[Any, ...] | None) -> LinkKind | None:
+    return lineage.kind(
+        {
+            "parent_session_id": row[_PARENT],
+            "model_config": row[-1],
+            "source": row[_SOURCE],
+            "started_at": _number(row[_STARTED]) or 0.0,
+            "parent_reason": parent and parent[_REASON],
+            "parent_ended_at": parent and _number(parent[_ENDED]),
+        }
+    )
+
+
+_SOURCE, _PARENT, _STARTED, _ENDED, _REASON = map(
+    _COLUMNS.index, ("source", "parent_session_id", "started_at", "ended_at", "end_reason")
+)
+
+
+def _number(stored: Any) -> float | None:
+    """Return a time of a row; a careless writer may have left what is none."""
+    return stored if isinstance(stored, (int, float)) and isfinite(stored) else None
+
+
+def _text(stored: Any) -> str | None:
+    return stored if stored is None or isinstance(stored, str) else str(stored)

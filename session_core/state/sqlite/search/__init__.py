@@ -1,0 +1,1 @@
+"""Full-text search: parse, plan, scan, rank and show."""

@@ -1,0 +1,193 @@
+"""One search on one moment of the database: stage by stage, block by block, a page of hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from session_core.errors import InvalidInput
+from session_core.state import cursors, search_text, snippet
+from session_core.state import query as queries
+from session_core.state.sqlite import sql_blocks
+from session_core.state.sqlite.connection import Handle
+from session_core.state.sqlite.search import any_words, candidates, scan
+from session_core.state.sqlite.search import request as search_request
+from session_core.state.sqlite.search import stages as search_stages
+from session_core.state.sqlite.search.candidates import Match, Task
+from session_core.state.sqlite.search.conversations import Conversations
+from session_core.state.sqlite.search.request import Request
+from session_core.state.sqlite.search.scan import Block
+from session_core.state.sqlite.search.stages import Stage
+from session_core.types import Hit, Matched, SearchResult
+
+SQL = sql_blocks.load("search")
+
+_MOST_BLOCKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a search goes on: in which stage, below which message, after how many of a block."""
+
+    stage: str
+    top: int
+    below: int
+    skip: int = 0
+    found: int = 0
+    """Whether there was a hit already, so that nothing is loosened any more."""
+
+
+class Run:
+    """One search on one moment of the database."""
+
+    def __init__(self, handle: Handle, request: Request) -> None:
+        self.handle = handle
+        self.request = request
+        self.query = queries.parse(request.query)
+        self.filters, self.values = search_request.condition(handle, request)
+        self.conversations = Conversations(handle, request)
+        self._literal = search_text.fold(request.query.strip())
+        self.low, self.top = candidates.extent(handle, request.session)
+        self._texts: dict[Any, Any] = {}
+        self._best: set[int | str] | None = None
+
+    def answer(self, place: Place | None, limit: int) -> SearchResult:
+        """Return a page of hits."""
+        stages = search_stages.of(self.handle, self.query, self.request.query, self.request.mode)
+        stage = next(stages, None) if place is None else _find(stages, place.stage)
+        top = self.top if place is None else place.top
+        found = place is not None and bool(place.found)
+        hits: list[Hit] = []
+        matched: Matched = stage.matched if stage else "text"
+        while stage is not None:
+            here = place or Place(stage.name, top, top)
+            page, following, back = self._page(stage, here, limit - len(hits))
+            hits, found, place = hits + page, found or bool(page), None
+            matched = stage.matched if page or not hits else matched
+            if following is not None and (found or not stage.adds):
+                return self._result(hits, matched, back, replace(following, found=int(found)))
+            if found and not stage.goes_on:
+                return self._result(hits, matched, back, None)
+            before, stage = following, next(stages, None)
+            if stage is None:
+                return self._result(hits, matched, back, before)
+            if len(hits) == limit:
+                return self._result(hits, matched, back, Place(stage.name, top, top, found=1))
+        return self._result(hits, matched, None, None)
+
+    def _result(
+        self, hits: list[Hit], matched: Matched, back: float | None, place: Place | None
+    ) -> SearchResult:
+        text = None
+        if place is not None:
+            position = [place.stage, place.top, place.below, place.skip, place.found]
+            text = cursors.encode("search", self.request.scope, position)
+        if self.query.kind == "text" and self.request.mode == "words":
+            matched = "text"
+        return SearchResult(hits, matched, back, text)
+
+    def _page(
+        self, stage: Stage, place: Place, limit: int
+    ) -> tuple[list[Hit], Place | None, float | None]:
+        """Return hits of a stage, where it goes on, and how far back it looked."""
+        hits: list[Hit] = []
+        below, skip = place.below, place.skip
+        back: float | None = None
+        for _ in range(_MOST_BLOCKS):
+            block = self._block(stage, below, place.top)
+            back = None if block.done else self.handle.value(SQL["get_time"], (block.floor,))
+            ranked = self._ranked(stage, block)
+            here = replace(place, below=below)
+            for number, match in enumerate(ranked[skip:], skip):
+                if len(hits) == limit:
+                    return hits, replace(place, below=below, skip=number), back
+                hit = self._hit(stage, match, here)
+                if hit is not None:
+                    hits.append(hit)
+            if block.done or stage.brief:
+                return hits, None, back
+            below, skip = block.floor, 0
+            if len(hits) >= limit or block.read:
+                break
+        return hits, replace(place, below=below, skip=0), back
+
+    def _task(self, stage: Stage) -> Task:
+        return Task(
+            self.handle,
+            stage.look,
+            self.filters,
+            self.values,
+            self.low,
+            self._texts,
+            per_session=self.request.per == "conversation" and self.request.session is None,
+            passes=self.conversations.passes,
+        )
+
+    def _block(self, stage: Stage, below: int, top: int) -> Block:
+        if stage.terms:
+            return any_words.gather(self._task(stage), stage.terms, top)
+        return scan.gather(self._task(stage), below)
+
+    def _ranked(self, stage: Stage, block: Block) -> list[Match]:
+        newest = max((match.at for match in block.matches), default=0.0)
+        if stage.terms:
+            any_words.rank(block.matches, stage.terms, self._literal, newest)
+        else:
+            candidates.score(block.matches, stage.words, self._literal, newest)
+        ranked = candidates.ordered(block.matches)
+        return ranked if self.request.per == "message" else self.conversations.best(ranked)
+
+    def _hit(self, stage: Stage, match: Match, block: Place) -> Hit | None:
+        """Return what is shown of a match, None if it was shown already, or its copy is."""
+        copy = self.conversations.later_copy(match)
+        if self.request.per == "message" and copy is not None:
+            return None
+        if self._was_shown(stage, match, block):
+            return None
+        shown = copy or {}
+        return Hit(
+            session_id=shown.get("session_id", match.session_id),
+            message_id=shown.get("id", match.id),
+            role=match.role,
+            at=match.at,
+            snippet=snippet.cut(
+                match.text, stage.terms or stage.words, self._literal, folded=match.shown
+            ),
+            title=self.conversations.title(match),
+            source=self.conversations.source(match),
+            compacted=bool(shown.get("compacted", match.compacted)),
+        )
+
+    def _was_shown(self, stage: Stage, match: Match, block: Place) -> bool:
+        """Whether an earlier block or stage has shown this message or its conversation."""
+        if stage.best is not None and self._identity(match) in self._shown(stage.best, block.top):
+            return True
+        if self.request.per == "message":
+            return False
+        members = self.conversations.members(match)
+        if any(self._has(before, members, self.low, block.top) for before in stage.before):
+            return True
+        return block.below < block.top and self._has(stage, members, block.below, block.top)
+
+    def _has(self, stage: Stage, sessions: list[str], low: int, below: int) -> bool:
+        """Whether sessions have a match of a stage between two messages."""
+        texts = candidates.session_texts(self._task(stage), sessions, low, below)
+        return any(stage.look.test(text) for text in texts)
+
+    def _identity(self, match: Match) -> int | str:
+        return match.id if self.request.per == "message" else self.conversations.root(match)
+
+    def _shown(self, best: Stage, top: int) -> set[int | str]:
+        """Return what the stage of any words has shown, found again."""
+        if self._best is None:
+            block = self._block(best, top, top)
+            self._best = {self._identity(match) for match in block.matches}
+        return self._best
+
+
+def _find(stages: Iterator[Stage], name: str) -> Stage:
+    for stage in stages:
+        if stage.name == name:
+            return stage
+    raise InvalidInput("a cursor of an earlier state of this home; search again without it")
