@@ -33,6 +33,7 @@ async def db(home_path: Path) -> AsyncIterator[AsyncSessionDB]:
         yield wrapped
 
 
+@pytest.mark.requirement("project:async")
 @pytest.mark.parametrize("name", methods())
 def test_every_method_of_the_contract_is_there_with_its_signature(name: str) -> None:
     theirs = inspect.signature(getattr(StateDatabase, name))
@@ -72,6 +73,7 @@ async def append(db: AsyncSessionDB, text: str) -> None:
     await db.append_message("s", "user", text, create={"source": "cli"})
 
 
+@pytest.mark.requirement("project:async")
 async def test_a_call_does_not_block_the_loop(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli")
     held, release = threading.Event(), threading.Event()
@@ -91,6 +93,7 @@ async def test_a_call_does_not_block_the_loop(db: AsyncSessionDB) -> None:
     assert len(await db.get_messages("s")) == 1
 
 
+@pytest.mark.requirement("project:async")
 async def test_cancelled_change_finishes(db: AsyncSessionDB) -> None:
     begun, release = threading.Event(), threading.Event()
 
@@ -205,6 +208,7 @@ def locked(db: AsyncSessionDB) -> Iterator[threading.Event]:
         holder.join(60)
 
 
+@pytest.mark.requirement("project:cancellation")
 async def test_timeouts_leave_threads_bounded(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli")
     before = threading.active_count()
@@ -219,6 +223,7 @@ async def test_timeouts_leave_threads_bounded(db: AsyncSessionDB) -> None:
     assert await db.message_count("s") == 16
 
 
+@pytest.mark.requirement("project:cancellation")
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_timeout_returns_before_the_lock_is_free(db: AsyncSessionDB) -> None:
     await db.create_session("s", "cli")
@@ -233,6 +238,7 @@ async def test_timeout_returns_before_the_lock_is_free(db: AsyncSessionDB) -> No
     assert [row["content"] for row in rows] == ["begun"]
 
 
+@pytest.mark.requirement("project:cancellation")
 def test_loops_in_forty_threads_finish(home_path: Path) -> None:
     db = AsyncSessionDB(SessionDB(home_path / "state.db"))
     barrier, counts = threading.Barrier(40), []

@@ -42,6 +42,7 @@ def run(script: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.requirement("project:driver")
 def test_what_was_decided_can_be_asked() -> None:
     told = describe_sqlite()
     version = tuple(int(part) for part in told.version.split("."))
@@ -77,6 +78,7 @@ connection.close()
     assert run(script) == "pysqlite3 True"
 
 
+@pytest.mark.requirement("project:driver")
 @pytest.mark.parametrize("chosen", ["standard", pytest.param("bundled", marks=needs_bundled)])
 def test_afterwards_the_choice_is_fixed(chosen: str) -> None:
     script = f"""
@@ -118,6 +120,7 @@ def sources() -> Iterator[Path]:
         yield from folder.rglob("*.py")
 
 
+@pytest.mark.requirement("project:driver")
 def test_no_other_file_imports_a_sqlite_library() -> None:
     found = {
         path.relative_to(ROOT).as_posix()

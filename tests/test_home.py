@@ -23,6 +23,7 @@ def hermes_home(path: Path, sign: str = "state.db") -> Path:
     return path
 
 
+@pytest.mark.requirement("faces:found")
 def test_what_is_named_wins_over_everything(tmp_path: Path) -> None:
     hermes_home(tmp_path / ".hermes")
     environ = {"HOME": str(tmp_path), "MCP_SESSIONS_HOME": "/m", "HERMES_HOME": "/h"}
@@ -35,12 +36,14 @@ def test_what_is_named_wins_over_everything(tmp_path: Path) -> None:
     assert find_home(None, environ).path == tmp_path / ".hermes"
 
 
+@pytest.mark.requirement("faces:found")
 def test_an_empty_variable_is_as_if_it_were_not_there(tmp_path: Path) -> None:
     hermes_home(tmp_path / ".hermes")
     environ = {"HOME": str(tmp_path), "MCP_SESSIONS_HOME": "", "HERMES_HOME": ""}
     assert find_home(None, environ).path == tmp_path / ".hermes"
 
 
+@pytest.mark.requirement("faces:found")
 @pytest.mark.parametrize(
     "sign", ["state.db", "config.yaml", "gateway.json", "sessions/sessions.json"]
 )
@@ -53,12 +56,14 @@ def test_a_hermes_home_is_found_by_its_database_or_one_of_its_files(
     assert found.db_path == tmp_path / ".hermes" / "state.db"
 
 
+@pytest.mark.requirement("faces:found")
 def test_an_empty_hermes_folder_is_none(tmp_path: Path) -> None:
     (tmp_path / ".hermes" / "logs").mkdir(parents=True)
     assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
     assert not looks_like_hermes(tmp_path / ".hermes")
 
 
+@pytest.mark.requirement("faces:found")
 @pytest.mark.skipif(sys.platform != "linux", reason="the data folder of Linux")
 def test_without_any_it_is_a_folder_in_the_data_of_the_platform(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
@@ -69,6 +74,7 @@ def test_without_any_it_is_a_folder_in_the_data_of_the_platform(tmp_path: Path) 
     assert find_home(None, environ).path == tmp_path / ".local" / "share" / "mcp-sessions"
 
 
+@pytest.mark.requirement("faces:found")
 def test_a_missing_or_relative_home_is_taken_literally(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,17 +84,20 @@ def test_a_missing_or_relative_home_is_taken_literally(
     assert not (tmp_path / "not").exists()
 
 
+@pytest.mark.requirement("faces:found")
 def test_a_symlink_is_not_resolved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert find_home(tmp_path / "link", {}).path == tmp_path / "link"
 
 
+@pytest.mark.requirement("faces:found")
 def test_finding_a_home_makes_nothing(tmp_path: Path) -> None:
     find_home(None, {"HOME": str(tmp_path / "user")})
     assert not (tmp_path / "user" / ".local").exists()
 
 
+@pytest.mark.requirement("faces:found")
 def test_a_hermes_folder_that_may_not_be_looked_into_counts_as_one() -> None:
     with tempfile.TemporaryDirectory() as folder:
         user = Path(folder)
@@ -113,12 +122,14 @@ def _as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
+@pytest.mark.requirement("faces:found")
 def test_a_file_in_place_of_the_home_is_no_hermes_home(tmp_path: Path) -> None:
     (tmp_path / ".hermes").write_text("a file")
     assert not looks_like_hermes(tmp_path / ".hermes")
     assert find_home(None, {"HOME": str(tmp_path)}).path != tmp_path / ".hermes"
 
 
+@pytest.mark.requirement("faces:profiles-found")
 def test_the_profile_in_which_hermes_starts_is_known_and_not_followed(tmp_path: Path) -> None:
     assert active_profile(tmp_path) is None
     (tmp_path / "profiles" / "work").mkdir(parents=True)
@@ -132,6 +143,7 @@ def test_the_profile_in_which_hermes_starts_is_known_and_not_followed(tmp_path: 
     assert active_profile(tmp_path) is None
 
 
+@pytest.mark.requirement("faces:profiles-found")
 def test_profiles_are_homes_below_the_root(tmp_path: Path) -> None:
     assert profiles(tmp_path) == {"default": tmp_path}
     for name in ("work", "home", "default"):

@@ -69,6 +69,7 @@ def test_the_public_names_are_said_once() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.requirement("project:names")
 def test_the_public_names_are_all_that_is_public() -> None:
     public = {
         name
@@ -99,10 +100,12 @@ def test_the_errors_are_one_tree() -> None:
     assert all(issubclass(error, session_core.SessionError) for error in errors)
 
 
+@pytest.mark.requirement("project:names")
 def test_importing_loads_nothing_heavy(imported: dict[str, Any]) -> None:
     assert not set(imported["modules"]) & set(HEAVY)
 
 
+@pytest.mark.requirement("project:names")
 def test_importing_opens_no_file_but_code(imported: dict[str, Any]) -> None:
     allowed = (".py", ".pyc", ".so", ".sql", ".pyd", ".zip", ".pth", ".toml")
     for event, target, mode in imported["opened"]:

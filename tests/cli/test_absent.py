@@ -28,6 +28,7 @@ def files(folder):
     return sorted(str(path) for path in folder.rglob("*"))
 
 
+@pytest.mark.requirement("terminal:absent")
 @pytest.mark.parametrize("verb", EVERY, ids=lambda verb: verb[0])
 def test_every_verb_says_that_a_named_home_is_not_there_and_makes_none(at, tmp_path, verb):
     before = files(tmp_path)
@@ -56,6 +57,7 @@ def profiles_alone(path):
     build(path / "profiles" / "work", ghosts=1)
 
 
+@pytest.mark.requirement("terminal:absent")
 @pytest.mark.parametrize(
     ("made", "says"),
     [
@@ -73,6 +75,7 @@ def test_what_is_there_instead_of_a_home_is_said_with_what_to_do(at, tmp_path, m
     assert says in done.err
 
 
+@pytest.mark.requirement("terminal:absent")
 def test_the_home_that_may_have_been_meant_is_named(at, home):
     work = build(home / "profiles" / "work", ghosts=1)
     for given in (home.with_name("hom"), home / "sessions", home.parent):
@@ -83,6 +86,7 @@ def test_the_home_that_may_have_been_meant_is_named(at, home):
         assert str(work) in at(given, "list").err.partition("nearest: ")[2]
 
 
+@pytest.mark.requirement("terminal:absent")
 def test_the_folder_of_a_profile_is_a_home_and_one_that_is_empty_is_none(at, run, home):
     work = build(home / "profiles" / "work", ghosts=1)
     (home / "profiles" / "play").mkdir()
@@ -101,6 +105,7 @@ def test_a_home_of_hermes_whose_database_is_not_there_yet_is_one(at, tmp_path):
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.requirement("terminal:absent")
 def test_where_none_was_named_a_script_gets_an_empty_list_and_a_person_what_to_do(script, tmp_path):
     done = script("list", "--json")
     assert (done.code, json.loads(done.out)["sessions"]) == (0, [])
@@ -123,6 +128,7 @@ def test_what_changes_something_says_so_too_and_makes_nothing(script, tmp_path, 
     assert not list((tmp_path / "user").iterdir())
 
 
+@pytest.mark.requirement("terminal:absent")
 def test_what_comes_in_begins_a_home_where_one_was_named(at, run, home, tmp_path):
     out = tmp_path / "sessions.jsonl"
     assert run("export", "--out", str(out)).code == 0
@@ -144,6 +150,7 @@ def test_the_bare_command_says_so_too(forks, tmp_path):
     )
 
 
+@pytest.mark.requirement("terminal:absent")
 def test_the_bare_command_is_about_the_profile_that_is_asked_for(person, home):
     work = build(home / "profiles" / "work", ghosts=1)
     with person("--profile", "work") as seen:

@@ -29,6 +29,7 @@ def _screen_of(forks, tmp_path):
     return screen_of
 
 
+@pytest.mark.requirement("wire:bare")
 def test_without_a_terminal_it_serves_the_home_that_is_asked_for(env, tmp_path):
     home = tmp_path / "home"
     hello = {
@@ -53,6 +54,7 @@ def test_without_a_terminal_it_serves_the_home_that_is_asked_for(env, tmp_path):
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "mcp-sessions"
 
 
+@pytest.mark.requirement("wire:bare")
 def test_a_person_is_told_where_it_looked_and_what_to_type_next(screen_of, tmp_path):
     seen = screen_of(tmp_path / "none")
     assert f"Sessions in {tmp_path / 'none'} (--home)" in seen
@@ -61,6 +63,7 @@ def test_a_person_is_told_where_it_looked_and_what_to_type_next(screen_of, tmp_p
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.requirement("wire:bare")
 def test_a_person_sees_the_newest_conversations_without_their_control_signs(screen_of, tmp_path):
     with SessionDB(tmp_path / "state.db") as db:
         db.append_message("s1", "user", "hello \x1b[31mred", create={"source": "cli"})
@@ -70,6 +73,7 @@ def test_a_person_sees_the_newest_conversations_without_their_control_signs(scre
     assert "\x1b" not in seen
 
 
+@pytest.mark.requirement("wire:bare")
 def test_a_home_that_cannot_be_read_is_said_and_the_next_step_too(screen_of, tmp_path):
     (tmp_path / "state.db").mkdir()
     seen = screen_of(tmp_path)

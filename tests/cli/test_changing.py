@@ -21,6 +21,7 @@ def ids(home):
 # -- the question -----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:question")
 def test_the_plan_is_shown_and_done_where_the_answer_is_yes(person, home):
     with person("prune", "ghosts") as seen:
         seen.until("Remove 25 empty sessions? [y/N]")
@@ -34,6 +35,7 @@ def test_the_plan_is_shown_and_done_where_the_answer_is_yes(person, home):
     assert len(ids(home)) == 6
 
 
+@pytest.mark.requirement("verbs:question")
 def test_a_no_changes_nothing_and_closes_the_plan(person, home):
     before = ids(home)
     with person("prune") as seen:
@@ -44,6 +46,7 @@ def test_a_no_changes_nothing_and_closes_the_plan(person, home):
     assert "Declined: nothing was changed, and the plan is closed." in seen.screen
 
 
+@pytest.mark.requirement("verbs:question")
 def test_a_declined_plan_cannot_be_applied(run, answer):
     declined = answer("prune", code=5)
     assert declined["outcome"] == "declined"
@@ -52,6 +55,7 @@ def test_a_declined_plan_cannot_be_applied(run, answer):
     assert "closed" in done.err
 
 
+@pytest.mark.requirement("verbs:question")
 def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
     before = ids(home)
     for verb in (
@@ -66,6 +70,7 @@ def test_without_a_terminal_and_a_yes_it_is_declined(run, home):
     assert ids(home) == before
 
 
+@pytest.mark.requirement("verbs:question")
 def test_ctrl_c_at_the_question_leaves_the_plan_open(person, answer):
     with person("prune") as seen:
         seen.until("[y/N]")
@@ -79,6 +84,7 @@ def test_ctrl_c_at_the_question_leaves_the_plan_open(person, answer):
 # -- plans and scripts ------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:plans")
 def test_a_plan_is_made_shown_and_applied_later(person, run, answer, home):
     before = ids(home)
     done = run("prune", "--plan-only")
@@ -93,6 +99,7 @@ def test_a_plan_is_made_shown_and_applied_later(person, run, answer, home):
     assert answer("prune", "--plan", handle)["outcome"] == "applied"
 
 
+@pytest.mark.requirement("verbs:plans")
 def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
     before = ids(home)
     first = answer("prune", "ghosts", "--dry-run")
@@ -106,6 +113,7 @@ def test_a_plan_is_looked_at_again_and_to_its_end(run, answer, home):
     assert ids(home) == before
 
 
+@pytest.mark.requirement("verbs:json")
 @pytest.mark.parametrize(
     ("verb", "counted"),
     [
@@ -134,17 +142,20 @@ def test_index_without_dead_room_is_nothing(answer, run):
     assert "which is not worth it" in shown
 
 
+@pytest.mark.requirement("verbs:json")
 def test_json_is_alone_on_standard_output_also_where_somebody_is_asked(run):
     script = run("prune", "--json")
     assert json.loads(script.out)["outcome"] == "declined"
     assert "Remove 3 conversations" in script.err
 
 
+@pytest.mark.requirement("verbs:json")
 def test_nothing_to_do_is_done(run, answer):
     assert answer("prune", "--source", "telegram")["outcome"] == "nothing"
     assert run("prune", "--source", "telegram").out == "Nothing to do.\n"
 
 
+@pytest.mark.requirement("verbs:codes")
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
@@ -195,17 +206,20 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(run, arguments, co
     assert "Traceback" not in done.err
 
 
+@pytest.mark.requirement("verbs:plans")
 def test_nothing_adds_to_a_plan(run, plan_of):
     plan = plan_of("prune")
     done = run("prune", "ghosts", "--plan", plan, "--yes")
     assert (done.code, "with --plan no WHAT may be given" in done.err) == (2, True)
 
 
+@pytest.mark.requirement("verbs:plans")
 def test_a_plan_of_another_verb_is_refused_with_the_verb_that_takes_it(run, plan_of):
     done = run("finalize", "--plan", plan_of("prune"), "--yes")
     assert (done.code, "pass it to `mcp-sessions prune`" in done.err) == (2, True)
 
 
+@pytest.mark.requirement("verbs:plans")
 def test_emptying_the_trash_takes_no_plan_that_removes_something_else(run, plan_of, home):
     before = ids(home)
     done = run("trash", "empty", "--plan", plan_of("prune", "ghosts"), "--yes")
@@ -213,6 +227,7 @@ def test_emptying_the_trash_takes_no_plan_that_removes_something_else(run, plan_
     assert ids(home) == before
 
 
+@pytest.mark.requirement("verbs:plans")
 def test_what_was_changed_since_is_left_and_said(run, answer, home):
     plan = answer("prune", "--plan-only")
     with SessionDB(home / "state.db") as db:
@@ -223,6 +238,7 @@ def test_what_was_changed_since_is_left_and_said(run, answer, home):
     assert "1 left as it is:" in done.out
 
 
+@pytest.mark.requirement("verbs:codes")
 def test_somebody_else_at_the_store_is_busy_and_not_failed(person, plan_of, home):
     plan = plan_of("prune")
     with connect(home / "state.db") as connection:
@@ -235,6 +251,7 @@ def test_somebody_else_at_the_store_is_busy_and_not_failed(person, plan_of, home
 # -- which sessions ---------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:filters")
 def test_every_filter_chooses_what_is_pruned(answer):
     def chosen(*arguments):
         found = answer("prune", "--plan-only", *arguments)
@@ -253,12 +270,14 @@ def test_every_filter_chooses_what_is_pruned(answer):
     assert chosen("--model", "nobody's") == []
 
 
+@pytest.mark.requirement("verbs:filters")
 def test_a_session_is_named_however_old_it_is(answer):
     fresh = "20261109_120003_905703"
     found = answer("prune", "--session", fresh, "--yes")
     assert [each["id"] for each in found["items"]] == [fresh]
 
 
+@pytest.mark.requirement("verbs:trash-elsewhere")
 def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
@@ -271,6 +290,7 @@ def test_the_trash_goes_to_another_folder_and_comes_back_from_there(answer, home
 # -- how it looks -----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:screens")
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_every_line_fits_the_terminal(person, columns):
     def check(*arguments):
@@ -292,6 +312,7 @@ def test_every_line_fits_the_terminal(person, columns):
     check("log")
 
 
+@pytest.mark.requirement("verbs:screens")
 def test_a_script_gets_no_style(run):
     done = run("prune", "--yes")
     assert "\x1b" not in done.out + done.err
@@ -301,6 +322,7 @@ def test_a_script_gets_no_style(run):
 # -- Ctrl-C while it works --------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:ctrl-c")
 def test_ctrl_c_ends_between_two_steps_and_the_same_plan_goes_on(
     run, person, answer, plan_of, home
 ):

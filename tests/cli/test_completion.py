@@ -43,11 +43,13 @@ def completed(person, *words):
     return set(done.stdout.split())
 
 
+@pytest.mark.requirement("reports:completion")
 def test_bash_knows_every_verb(person):
     assert completed(person, "") >= set(VERBS)
     assert completed(person, "sta") == {"stats"}
 
 
+@pytest.mark.requirement("reports:completion")
 def test_bash_knows_the_options_of_a_verb_and_what_they_may_be(person):
     assert completed(person, "export", "--out") == {"--out"}
     assert completed(person, "export", "--format", "") == {"jsonl", "md"}
@@ -56,6 +58,7 @@ def test_bash_knows_the_options_of_a_verb_and_what_they_may_be(person):
     assert "--deep" in completed(person, "stats", "--")
 
 
+@pytest.mark.requirement("reports:completion")
 def test_bash_proposes_files_where_one_is_wanted(person):
     (person.folder / "said.jsonl").touch()
     (person.folder / "folder").mkdir()
@@ -69,6 +72,7 @@ def test_every_verb_is_in_the_script_of_a_shell(person, shell):
     assert [verb for verb in VERBS if verb not in text] == []
 
 
+@pytest.mark.requirement("reports:completion")
 @pytest.mark.system
 def test_zsh_takes_the_script(person):
     (person.folder / "_mcp-sessions").write_bytes(script(person, "zsh").read_bytes())
@@ -85,6 +89,7 @@ def test_zsh_takes_the_script(person):
     assert (done.stdout.split(), done.stderr) == (["_mcp-sessions"], "")
 
 
+@pytest.mark.requirement("reports:completion")
 @pytest.mark.system
 def test_fish_completes_with_the_script(person):
     path = script(person, "fish")

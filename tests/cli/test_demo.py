@@ -76,6 +76,7 @@ def _screen(forks, env, mine):
     return lambda *arguments, **more: Terminal(forks, *arguments, **given, **more)
 
 
+@pytest.mark.requirement("terminal:demo")
 def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_behind(
     shown,
 ):
@@ -96,6 +97,7 @@ def test_the_demo_asks_a_server_for_all_that_a_client_would_and_leaves_nothing_b
     assert processes_of(str(folder)) == []
 
 
+@pytest.mark.requirement("terminal:demo")
 def test_what_the_demo_removes_is_there_again_behind_it(shown):
     counts = re.findall(r"^(\d+) sessions .*messages$", shown[0], re.MULTILINE)
     assert len(counts) == 2
@@ -143,6 +145,7 @@ def test_in_a_pipe_the_demo_has_no_style_and_a_common_width(shown):
     assert "\033" not in shown[0]
 
 
+@pytest.mark.requirement("terminal:demo")
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_demo_that_is_told_to_end_leaves_no_folder_and_no_process(screen, mine, told):
     with screen("demo") as seen:
@@ -160,6 +163,7 @@ def test_a_kept_sample_home_is_where_the_demo_says_with_what_is_kept_about_it(ru
     assert "Schema change for orders" in run("list", **told).out
 
 
+@pytest.mark.requirement("terminal:demo")
 def test_a_client_that_starts_the_demo_is_served_the_sample_home(env, mine):
     async def ask():
         first, *rest = COMMAND

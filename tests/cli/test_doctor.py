@@ -128,6 +128,7 @@ def tree(folder):
     }
 
 
+@pytest.mark.requirement("terminal:doctor")
 def test_where_there_is_nothing_yet_it_says_what_to_do_and_makes_nothing(look, user):
     code, found = look()
     assert code == 0
@@ -140,6 +141,7 @@ def test_where_there_is_nothing_yet_it_says_what_to_do_and_makes_nothing(look, u
     assert tree(user) == {}
 
 
+@pytest.mark.requirement("terminal:doctor")
 def test_whatever_is_not_ok_has_a_next_step(look, sick, user):
     tell(user, "cursor", "/nowhere/mcp-sessions", "serve")
     (user / ".claude.json").write_text('{"mcpServers": {')
@@ -152,6 +154,7 @@ def test_whatever_is_not_ok_has_a_next_step(look, sick, user):
     assert [each for each in wrong if not each.get("next")] == []
 
 
+@pytest.mark.requirement("terminal:doctor")
 def test_the_findings_come_with_the_command_that_mends_them_and_nothing_is_changed(look_in, sick):
     before = tree(sick.parent)
     found = look_in("--home", str(sick))
@@ -166,6 +169,7 @@ def test_the_findings_come_with_the_command_that_mends_them_and_nothing_is_chang
     assert tree(sick.parent) == before
 
 
+@pytest.mark.requirement("terminal:handshake")
 def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(look, sick, user):
     tell(user, "cursor", *SERVED, "--home", str(sick))
     tell(user, "gemini", *script(user, "hangs", "sleep 987"))
@@ -189,6 +193,7 @@ def test_what_a_client_starts_is_started_and_every_way_to_fail_is_told_apart(loo
     assert processes_of(str(user)) == []
 
 
+@pytest.mark.requirement("terminal:handshake")
 def test_one_that_will_not_end_is_ended(look, user):
     tell(user, "cursor", *script(user, "stays", "trap '' TERM HUP INT; while :; do sleep 1; done"))
     code, found = look("--timeout", "1")
@@ -197,6 +202,7 @@ def test_one_that_will_not_end_is_ended(look, user):
     assert processes_of(str(user)) == []
 
 
+@pytest.mark.requirement("terminal:handshake")
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -225,6 +231,7 @@ def test_whoever_has_enough_of_waiting_leaves_no_process(screen, user):
     assert processes_of(str(user)) == []
 
 
+@pytest.mark.requirement("terminal:handshake")
 def test_a_client_that_gets_to_another_home_is_told_how_to_get_to_this_one(look, sick, user):
     tell(user, "cursor", *SERVED)
     _, found = look(MCP_SESSIONS_HOME=str(sick))
@@ -241,6 +248,7 @@ def test_a_program_of_several_clients_is_started_once(look, user):
     assert shaken["clients"] == ["cursor", "qwen"]
 
 
+@pytest.mark.requirement("terminal:handshake")
 def test_what_a_project_says_is_told_and_never_started(look_in, user):
     program, name = script(user, "theirs", f"touch {user / 'began'}")
     entry = {"command": program, "args": [name]}
@@ -251,6 +259,7 @@ def test_what_a_project_says_is_told_and_never_started(look_in, user):
     assert not (user / "began").exists()
 
 
+@pytest.mark.requirement("terminal:doctor")
 def test_a_named_home_that_is_not_there_is_a_failure_and_so_is_an_empty_database(look_in, user):
     (user / "filled").mkdir()
     (user / "filled" / "state.db").touch()
@@ -265,6 +274,7 @@ def test_a_named_home_that_is_not_there_is_a_failure_and_so_is_an_empty_database
     assert not (user / "none").exists()
 
 
+@pytest.mark.requirement("terminal:doctor")
 @pytest.mark.parametrize("damage", ["no database", "a folder", "torn"])
 def test_a_database_that_cannot_be_read_is_a_failure_with_a_way_out(
     look_in, sick, tmp_path, damage
@@ -312,6 +322,7 @@ def test_each_profile_is_looked_at_and_one_with_damage_hides_no_other(look_in, t
     assert "play, work" in found["home"][0]["says"]
 
 
+@pytest.mark.requirement("faces:active-profile")
 @pytest.mark.parametrize(("active", "told"), [("work", True), ("default", False), (None, False)])
 def test_the_profile_in_which_hermes_starts_is_told_and_not_followed(
     look_in, tmp_path, active, told
@@ -364,6 +375,7 @@ def test_own_state_folder_is_shown(look_in, run, user, sick):
     assert "MCP_SESSIONS_STATE" not in found["next"]
 
 
+@pytest.mark.requirement("terminal:doctor")
 def test_a_token_that_is_none_is_a_failure_and_none_is_made_by_looking(look_in, run, user):
     assert look_in(**NO_TOKEN)["state folder"][0]["state"] == "failure"
     assert not (user / "state").exists()

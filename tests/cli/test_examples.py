@@ -135,6 +135,7 @@ def _runs_on(line):
     return any(f"mcp-sessions {words}" in line for words in RUNS_ON)
 
 
+@pytest.mark.requirement("project:examples")
 @pytest.mark.parametrize("line", [one for one in EXAMPLES if not _runs_on(one)])
 def test_an_example_does_what_it_says(line, person, shell, answer):
     ready = _with_the_tools_that_are_here(_ready(line, person, answer))
@@ -146,6 +147,7 @@ def test_an_example_does_what_it_says(line, person, shell, answer):
     assert "Traceback" not in error
 
 
+@pytest.mark.requirement("project:examples")
 @pytest.mark.parametrize("line", [one for one in EXAMPLES if _runs_on(one)])
 def test_an_example_that_goes_on_says_something_and_ends_when_it_is_told_to(line, person, shell):
     database = Path(person["HOME"], ".hermes", "state.db")
@@ -163,6 +165,7 @@ def test_an_example_that_goes_on_says_something_and_ends_when_it_is_told_to(line
     assert process.returncode in (DONE, INTERRUPTED, -signal.SIGINT)
 
 
+@pytest.mark.requirement("project:examples")
 @pytest.mark.parametrize("verb", main.VERBS)
 def test_every_verb_has_an_example(verb):
     assert [one for one in EXAMPLES if re.search(rf"mcp-sessions {verb}\b", one)]

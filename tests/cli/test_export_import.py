@@ -46,6 +46,7 @@ def exported(person, *arguments):
     return ids(done.out)
 
 
+@pytest.mark.requirement("reports:carrying")
 def test_what_is_exported_comes_into_another_home_equal(person, home):
     assert person.run("export", "--out", "all.jsonl").code == 0
     other = person.folder / "other"
@@ -54,6 +55,7 @@ def test_what_is_exported_comes_into_another_home_equal(person, home):
     assert differences(rows(home / "state.db"), rows(other / "state.db")) == []
 
 
+@pytest.mark.requirement("reports:carrying")
 def test_everything_is_exported_unless_something_is_asked_for(person):
     everything = exported(person)
     assert {"root", "tip", "kept", sample.LONG} <= set(everything)
@@ -162,6 +164,7 @@ def sessions(home):
         return {each.id for each in db.inventory()}
 
 
+@pytest.mark.requirement("reports:carrying")
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
     with there.at(columns, "import", file.name) as terminal:
@@ -177,6 +180,7 @@ def test_it_is_shown_and_asked_before_anything_comes_in(there, file, columns):
     assert sessions(there.home) == {"kept", "tip"}
 
 
+@pytest.mark.requirement("reports:carrying")
 def test_import_is_undone_by_the_printed_command(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
@@ -233,6 +237,7 @@ def _printed(seen):
     return shlex.split(line)[1:]
 
 
+@pytest.mark.requirement("reports:carrying")
 def test_without_a_terminal_nothing_comes_in_but_by_yes(there, file):
     done = there.run("import", file.name)
     assert (done.code, sessions(there.home)) == (5, {"kept", "tip"})
@@ -265,6 +270,7 @@ def test_as_much_of_it_is_shown_as_somebody_wants(there, file):
     assert sessions(there.home) == {"kept", "tip"}
 
 
+@pytest.mark.requirement("reports:carrying")
 def test_a_file_that_changes_while_somebody_looks_does_not_come_in(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")
@@ -275,6 +281,7 @@ def test_a_file_that_changes_while_somebody_looks_does_not_come_in(there, file):
     assert "has changed meanwhile" in " ".join(seen.split())
 
 
+@pytest.mark.requirement("reports:carrying")
 def test_ctrl_c_at_the_question_leaves_all_as_it_was(there, file):
     with there.at(80, "import", file.name) as terminal:
         terminal.until("[y/N]")

@@ -142,17 +142,20 @@ def test_a_client_without_a_file_gets_one_and_uninstall_takes_it_away(run, user,
     assert not path.exists()
 
 
+@pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "codex"])
 def test_a_file_with_other_things_in_it_keeps_them_to_the_byte(here, user, name, form):
     assert there_and_back(name, user, FORMS[form]) == FORMS[form]
 
 
+@pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize("data", JSON, ids=repr)
 def test_uninstall_leaves_every_byte_of_json_as_it_was(here, user, data):
     assert there_and_back("cursor", user, data) == data
 
 
+@pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize("data", [TOML, *TOMLS], ids=repr)
 def test_uninstall_leaves_every_byte_of_toml_as_it_was(here, user, data):
     assert there_and_back("codex", user, data) == data
@@ -194,6 +197,7 @@ def test_new_lines_of_toml_end_as_the_others_do(here, user):
     assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n")
 
 
+@pytest.mark.requirement("terminal:install")
 def test_twice_is_the_same_as_once(run, user):
     path = file_of("cursor", user)
     run("install", "cursor", "--yes")
@@ -246,6 +250,7 @@ def test_a_link_stays_a_link(run, user):
     assert "sessions" in json.loads(real.read_text())["mcpServers"]
 
 
+@pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -271,6 +276,7 @@ def test_what_is_half_written_or_of_another_form_is_left_alone(run, user, name, 
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.requirement("terminal:install")
 def test_a_file_that_is_read_only_is_left_alone(run, user):
     path = written(file_of("cursor", user), FORMS["plain"])
     path.chmod(0o444)
@@ -502,6 +508,7 @@ def test_a_person_is_shown_the_change_and_asked(screen, user, answer, code):
     assert file_of("cursor", user).exists() is (code == 0)
 
 
+@pytest.mark.requirement("terminal:install")
 def test_ctrl_c_at_the_question_says_that_nothing_was_changed(screen, user):
     with screen("install", "cursor") as seen:
         seen.until("Change it?")
@@ -511,6 +518,7 @@ def test_ctrl_c_at_the_question_says_that_nothing_was_changed(screen, user):
     assert not file_of("cursor", user).exists()
 
 
+@pytest.mark.requirement("terminal:install")
 def test_what_a_client_writes_while_the_person_looks_is_not_lost(screen, user):
     path = written(file_of("claude-code", user), FORMS["plain"])
     with screen("install", "claude-code") as seen:
@@ -522,6 +530,7 @@ def test_what_a_client_writes_while_the_person_looks_is_not_lost(screen, user):
     assert path.read_bytes() == FORMS["one line"]
 
 
+@pytest.mark.requirement("terminal:install")
 @pytest.mark.parametrize(
     ("system", "env", "name", "place"),
     [

@@ -45,6 +45,7 @@ def test_every_verb_is_of_one_kind():
     assert NO_ANSWER.keys() | ANSWERED.keys() | {"watch"} == VERBS.keys()
 
 
+@pytest.mark.requirement("verbs:json-everywhere")
 @pytest.mark.parametrize("verb", ANSWERED)
 def test_json_is_answered_wherever_it_stands(person, verb):
     for words in (("--json", verb, *ANSWERED[verb]), (verb, *ANSWERED[verb], "--json")):
@@ -54,6 +55,7 @@ def test_json_is_answered_wherever_it_stands(person, verb):
         (person.folder / "all.jsonl").unlink(missing_ok=True)
 
 
+@pytest.mark.requirement("verbs:json-everywhere")
 @pytest.mark.parametrize("verb", NO_ANSWER)
 def test_where_there_is_no_answer_it_is_refused_wherever_it_stands(person, verb):
     for words in (("--json", verb, *NO_ANSWER[verb]), (verb, *NO_ANSWER[verb], "--json")):
@@ -69,6 +71,7 @@ def test_the_command_alone_and_a_home_of_a_verb_without_one_are_refused(person):
     assert (code, "takes no --json" in seen) == (2, True)
 
 
+@pytest.mark.requirement("verbs:json-everywhere")
 def test_a_client_is_told_and_forgets_again_for_a_script(person):
     def answer(*words, code=0):
         done = person.run(*words, "--json")

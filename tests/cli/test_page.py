@@ -73,6 +73,7 @@ def measured(page, width):
     return json.loads(html.unescape(re.search(r'data-found="([^"]*)"', dumped)[1]))
 
 
+@pytest.mark.requirement("reports:browser")
 @pytest.mark.system
 def test_it_is_light_by_day_and_dark_by_night(page, tmp_path):
     light, dark = colours_of(page)
@@ -83,6 +84,7 @@ def test_it_is_light_by_day_and_dark_by_night(page, tmp_path):
         assert {names["ink"], names["bar"], names["track"]} <= seen.colours()
 
 
+@pytest.mark.requirement("reports:browser")
 @pytest.mark.system
 @pytest.mark.parametrize("width", [320, PHONE, WIDE])
 def test_nothing_sticks_out_of_any_window_and_nobody_is_called(page, width):
@@ -90,6 +92,7 @@ def test_nothing_sticks_out_of_any_window_and_nobody_is_called(page, width):
     assert found == {"room": width, "taken": width, "out": [], "calls": []}
 
 
+@pytest.mark.requirement("reports:browser")
 @pytest.mark.system
 def test_what_somebody_wrote_does_nothing_in_it(page, tmp_path):
     dumped = contents(page, tmp_path)
@@ -98,6 +101,7 @@ def test_what_somebody_wrote_does_nothing_in_it(page, tmp_path):
     assert dumped.count("<style>") == 1
 
 
+@pytest.mark.requirement("reports:browser")
 def test_every_text_can_be_read_on_its_ground(page):
     for names in colours_of(page):
         for text in ("ink", "dim", "mark"):

@@ -24,6 +24,7 @@ def _changed(answer):
         answer("edit", FRESH, "--title", f"Meal {number}", "--yes")
 
 
+@pytest.mark.requirement("verbs:pages")
 @pytest.mark.usefixtures("changed")
 @pytest.mark.parametrize(("verb", "key", "name"), LISTS, ids=lambda each: each[0])
 def test_a_list_goes_on_behind_the_cursor_that_it_answers(answer, verb, key, name):
@@ -44,6 +45,7 @@ def test_routes_go_on_behind_their_cursor_and_end(answer):
     assert found["next_cursor"] is None
 
 
+@pytest.mark.requirement("verbs:pages")
 def test_a_cursor_of_something_else_is_refused(answer, run):
     cursor = answer("list", "--limit", "1")["next_cursor"]
     for wrong in (
@@ -69,6 +71,7 @@ def _reader(forks, tmp_path):
 PAGER = "sed s/^/paged:/"
 
 
+@pytest.mark.requirement("verbs:pages")
 @pytest.mark.parametrize(
     "verb",
     [("list", "--limit", "60"), ("show", LONG), ("search", "ticket", "--every", "--limit", "60")],
@@ -93,6 +96,7 @@ def test_nothing_is_paged_that_fits_or_that_nobody_wants_paged(reader):
         assert "The ports" in reader("show", LONG, PAGER=broken)
 
 
+@pytest.mark.requirement("verbs:pages")
 def test_a_script_has_no_pager(forks, tmp_path):
     person = Person(forks, tmp_path, build(tmp_path / "shelf"))
     assert "paged:" not in person.run("show", LONG, PAGER=PAGER).out

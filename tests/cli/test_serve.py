@@ -28,6 +28,7 @@ def _run(tmp_path):
     return run
 
 
+@pytest.mark.requirement("wire:command")
 def test_the_home_stands_before_or_after_the_verb(run, tmp_path):
     for arguments in (
         ("--home", str(tmp_path / "h"), "doctor"),
@@ -38,6 +39,7 @@ def test_the_home_stands_before_or_after_the_verb(run, tmp_path):
         assert "~/h (--home)" in done.stdout
 
 
+@pytest.mark.requirement("wire:token-alone")
 def test_the_token_is_printed_alone_and_stays_the_same(run):
     first, again = run("doctor", "--token"), run("doctor", "--token")
     assert first.returncode == 0
@@ -46,23 +48,27 @@ def test_the_token_is_printed_alone_and_stays_the_same(run):
     assert len(first.stdout.split()) == 1
 
 
+@pytest.mark.requirement("wire:command")
 def test_serving_nobody_ends_at_once_and_makes_no_home(run, tmp_path):
     done = run("serve", "--home", str(tmp_path / "h"))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not (tmp_path / "h").exists()
 
 
+@pytest.mark.requirement("wire:command")
 @pytest.mark.parametrize("more", [["--confirm=maybe"], ["--port", "x"], ["--nope"]])
 def test_a_wrong_option_is_a_wrong_use(run, more):
     assert run("serve", *more).returncode == 2
 
 
+@pytest.mark.requirement("wire:command")
 def test_an_unknown_profile_is_an_unknown_id(run, tmp_path):
     done = run("serve", "--home", str(tmp_path), "--profile", "work")
     assert done.returncode == 3
     assert "no profile 'work'" in done.stderr
 
 
+@pytest.mark.requirement("wire:command")
 @pytest.mark.parametrize("given", [["--host", "::1"], ["--port", "0"], ["--no-token"]])
 def test_how_to_listen_is_refused_where_nobody_listens(run, given):
     done = run("serve", *given)

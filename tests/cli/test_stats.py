@@ -45,6 +45,7 @@ def _person(forks, tmp_path_factory):
     return Person(forks, folder, home)
 
 
+@pytest.mark.requirement("reports:terminal")
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_every_line_of_the_report_fits_the_terminal(person, columns):
     code, seen = person.sees(columns, "stats")
@@ -62,6 +63,7 @@ def test_a_longer_bar_stands_for_more(person):
     assert drawn["cli"] > 40
 
 
+@pytest.mark.requirement("reports:terminal")
 def test_blocks_are_drawn_only_where_the_encoding_has_them(person):
     seen = plain(person.sees(80, "stats", PYTHONIOENCODING="ascii")[1])
     assert seen.isascii()
@@ -70,12 +72,14 @@ def test_blocks_are_drawn_only_where_the_encoding_has_them(person):
     assert "████" in person.run("stats").out
 
 
+@pytest.mark.requirement("reports:terminal")
 def test_there_is_colour_on_a_terminal_alone(person):
     assert COLOUR.search(person.sees(80, "stats")[1])
     assert not COLOUR.search(person.sees(80, "stats", NO_COLOR="1")[1])
     assert "\x1b" not in person.run("stats").out
 
 
+@pytest.mark.requirement("reports:terminal")
 def test_json_is_the_answer_of_the_tool(person):
     found = json.loads(person.run("stats", "--json").out)
     assert set(found) == set(SPEC.answers.__annotations__)
@@ -93,6 +97,7 @@ def test_several_profiles_are_told_by_their_names(person):
     assert "(work)" in said
 
 
+@pytest.mark.requirement("reports:mending")
 def test_what_is_wrong_comes_with_the_command_line_that_mends_it(person):
     seen = plain(person.sees(80, "stats", "--home", str(person.home))[1])
     assert "2 empty sessions" in seen
@@ -168,6 +173,7 @@ def test_a_page_says_what_the_terminal_says(person):
         assert said in text
 
 
+@pytest.mark.requirement("reports:page")
 def test_what_somebody_wrote_is_text_on_the_page(person):
     text = person.run("stats", "--html", "-").out
     assert "<b>&" not in text
@@ -175,12 +181,14 @@ def test_what_somebody_wrote_is_text_on_the_page(person):
     assert "\u202e" not in text
 
 
+@pytest.mark.requirement("reports:page")
 def test_a_page_asks_nobody_for_anything(person):
     text = person.run("stats", "--html", "-").out
     assert "default-src 'none'" in text
     assert not re.search(r"https?:|//\w|url\(|@import|<script|<img|<link|\bsrc=|\bhref=", text)
 
 
+@pytest.mark.requirement("reports:page")
 def test_a_page_that_is_there_is_replaced_when_somebody_says_so(person):
     path = person.folder / "two.html"
     path.write_text("mine")
@@ -203,6 +211,7 @@ def test_a_page_that_is_there_is_replaced_when_somebody_says_so(person):
     assert path.read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.requirement("reports:page")
 def test_what_is_no_page_is_never_replaced(person):
     before = json.loads(person.run("stats", "--json").out)
     database = str(person.home / "state.db")

@@ -40,12 +40,14 @@ def _unread(person):
     return run
 
 
+@pytest.mark.requirement("verbs:streams")
 @pytest.mark.parametrize("verb", [("list",), ("list", "--json"), ("stats",), ("export",)], ids=str)
 def test_a_reader_who_has_enough_makes_nothing_fail(unread, verb):
     done = unread(*verb)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.requirement("verbs:streams")
 def test_a_change_that_nobody_saw_is_not_said_to_be_done(unread, person):
     done = unread("edit", FRESH, "--title", "Unseen", "--yes")
     assert (done.returncode, done.stderr) == (1, "")
@@ -53,6 +55,7 @@ def test_a_change_that_nobody_saw_is_not_said_to_be_done(unread, person):
         assert db.summarize(FRESH).title != "Unseen"
 
 
+@pytest.mark.requirement("verbs:streams")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_was_closed_is_an_empty_one(person, closed):
     done = subprocess.run(

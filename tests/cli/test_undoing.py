@@ -26,6 +26,7 @@ def titles(home):
 # -- compress ---------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:compress")
 def test_a_person_sees_the_summary_that_is_made_without_a_model(person, home):
     before = live(home, LONG)
     with person("compress", LONG, "--keep-last", "9") as seen:
@@ -40,6 +41,7 @@ def test_a_person_sees_the_summary_that_is_made_without_a_model(person, home):
     assert len(live(home, LONG)) < len(before)
 
 
+@pytest.mark.requirement("verbs:compress")
 def test_compressing_says_how_many_facts_it_kept_and_is_taken_back(answer, home):
     before = live(home, LONG)
     done = answer("compress", LONG, "--keep-last", "9", "--yes")
@@ -50,6 +52,7 @@ def test_compressing_says_how_many_facts_it_kept_and_is_taken_back(answer, home)
     assert live(home, LONG) == before
 
 
+@pytest.mark.requirement("verbs:compress")
 def test_a_summary_of_ones_own_stands_in_its_place(answer, home, tmp_path):
     file = tmp_path / "mine.md"
     file.write_text("Ports were decided.", encoding="utf-8")
@@ -63,6 +66,7 @@ def test_a_summary_of_ones_own_stands_in_its_place(answer, home, tmp_path):
         answer("restore", done["batch"], "--yes")
 
 
+@pytest.mark.requirement("verbs:compress")
 def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
     plan = answer("compress", LONG, "--keep-last", "9", "--method", "summary", "--plan-only")
     assert {"from_id", "to_id", "must_survive", "digest"} <= set(plan["brief"])
@@ -76,6 +80,7 @@ def test_a_model_elsewhere_writes_the_summary_of_a_plan(answer, run):
 # -- edit -------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_an_edit_says_what_is_and_what_would_be_and_asks(person, home):
     with person("edit", FRESH, "--title", "Cooking", "--archive", columns=140) as seen:
         seen.until("Change 1 session? [y/N]")
@@ -89,6 +94,7 @@ def test_an_edit_says_what_is_and_what_would_be_and_asks(person, home):
     assert "Undo it by" in seen.screen
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home):
     before = titles(home)
     declined = answer("edit", FRESH, "--title", "Cooking", code=5)
@@ -104,6 +110,7 @@ def test_an_edit_that_is_not_agreed_to_changes_nothing(person, answer, run, home
     assert answer("log")["lines"] == []
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_edits_of_one_call_are_undone_as_one(answer, run, home):
     done = run("edit", FRESH, "--title", "Cooking", "--pin", "--archive", "--yes")
     assert (done.code, done.err) == (0, "")
@@ -129,6 +136,7 @@ def test_an_ended_session_is_reopened_where_somebody_agrees(answer):
 # -- restore ----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_what_can_be_undone_is_listed_and_undone(answer, run, home):
     before = titles(home)
     done = answer("prune", "ghosts", "--yes")
@@ -141,6 +149,7 @@ def test_what_can_be_undone_is_listed_and_undone(answer, run, home):
     assert (again.code, "was undone already" in again.err) == (4, True)
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_a_restore_says_what_comes_back_and_asks(person, answer, home):
     before = titles(home)
     done = answer("prune", "ghosts", "--yes")
@@ -156,6 +165,7 @@ def test_a_restore_says_what_comes_back_and_asks(person, answer, home):
     assert titles(home) == before
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_a_restore_that_is_not_agreed_to_changes_nothing(answer, run, home):
     done = answer("prune", "ghosts", "--yes")
     before = titles(home)
@@ -170,6 +180,7 @@ def test_a_restore_that_is_not_agreed_to_changes_nothing(answer, run, home):
     assert titles(home) == before
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_of_a_restore_that_would_drop_something_there_is_a_plan(answer, home):
     done = answer("compress", LONG, "--keep-last", "9", "--shape", "continuation", "--yes")
     before = titles(home)
@@ -184,6 +195,7 @@ def test_of_a_restore_that_would_drop_something_there_is_a_plan(answer, home):
     assert len(live(home, LONG)) == 120
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
     plan = answer("compress", LONG, "--keep-last", "9", "--shape", "continuation", "--yes")
     with SessionDB(home / "state.db") as db:
@@ -201,6 +213,7 @@ def test_a_restore_that_drops_what_was_said_since_asks(person, answer, home):
     assert len(live(home, LONG)) == 120
 
 
+@pytest.mark.requirement("verbs:undo")
 def test_what_does_not_fit_any_more_is_said_and_tried_again(answer, run, home):
     done = answer("prune", "--title", "part 1", "--yes")
     taken = answer("edit", FRESH, "--title", "The ledger, part 1", "--yes")
@@ -215,6 +228,7 @@ def test_what_does_not_fit_any_more_is_said_and_tried_again(answer, run, home):
 # -- trash and log ----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:trash")
 def test_the_trash_says_what_it_takes_and_is_emptied_for_good(person, answer, run):
     done = answer("prune", "ghosts", "--yes")
     (batch,) = answer("trash", "list")["batches"]
@@ -245,6 +259,7 @@ def test_single_batches_are_emptied(answer, run):
     assert run("trash", "empty", kept, "--older-than", "0").code == 2
 
 
+@pytest.mark.requirement("verbs:trash")
 def test_the_log_says_who_has_changed_what(answer, run):
     answer("prune", "ghosts", "--yes")
     answer("edit", FRESH, "--pin", "--yes")
@@ -255,6 +270,7 @@ def test_the_log_says_who_has_changed_what(answer, run):
     assert "removed 25" in run("log").out
 
 
+@pytest.mark.requirement("verbs:trash")
 def test_what_was_changed_in_several_profiles_is_told_apart(answer, run, home):
     build(home / "profiles" / "work", ghosts=2)
     answer("prune", "ghosts", "--yes")
@@ -269,6 +285,7 @@ def test_what_was_changed_in_several_profiles_is_told_apart(answer, run, home):
         assert "work" in run(*verb, "--all-profiles").out
 
 
+@pytest.mark.requirement("verbs:trash")
 def test_what_only_reads_writes_nothing(run, home, tmp_path):
     def files():  # who reads a log is noted in what all share of it
         found = (path for path in home.rglob("*") if path.suffix != ".db-shm")
@@ -281,6 +298,7 @@ def test_what_only_reads_writes_nothing(run, home, tmp_path):
     assert not list((tmp_path / "user").iterdir())
 
 
+@pytest.mark.requirement("verbs:help")
 @pytest.mark.parametrize(
     "verb", ["prune", "finalize", "compress", "edit", "restore", "trash list", "trash empty", "log"]
 )
@@ -300,6 +318,7 @@ def test_every_example_of_the_help_is_taken(run, verb, tmp_path):
 # -- what is worth compressing ----------------------------------------------------------------
 
 
+@pytest.mark.requirement("verbs:compress")
 def test_where_nothing_is_compressed_it_is_said_why_and_by_which_option_it_would_be(run):
     done = run("compress", FRESH)
     assert done.code == 0

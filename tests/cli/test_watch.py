@@ -44,6 +44,7 @@ def _person(forks, tmp_path):
     return person
 
 
+@pytest.mark.requirement("reports:watching")
 def test_a_commit_of_another_process_is_a_line(person):
     with person.at(60, "watch") as terminal:
         terminal.until("Ctrl-C")
@@ -58,6 +59,7 @@ def test_a_commit_of_another_process_is_a_line(person):
     assert line.split()[1:4] == ["there", "user:", "hello"]
 
 
+@pytest.mark.requirement("reports:watching")
 def test_json_is_an_event_a_line_for_a_script(person):
     process = subprocess.Popen(
         [*COMMAND, "watch", "--session", "there", "--json"],
@@ -76,6 +78,7 @@ def test_json_is_an_event_a_line_for_a_script(person):
         process.communicate(timeout=30)
 
 
+@pytest.mark.requirement("reports:watching")
 def test_a_home_that_appears_later_is_heard(forks, tmp_path):
     person = Person(forks, tmp_path, tmp_path / "later")
     with person.at(80, "watch") as terminal:

@@ -44,6 +44,7 @@ def _screen(person):
     return screen
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_every_key_name_and_session_of_a_route_is_whole(screen, keys, answer, columns):
     seen = screen(columns, "routes")
@@ -52,6 +53,7 @@ def test_every_key_name_and_session_of_a_route_is_whole(screen, keys, answer, co
     assert seen.count(NAME) == len(CHATS)
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
     plan = answer("prune", "ghosts", "--yes")
@@ -64,6 +66,7 @@ def test_the_log_has_who_what_and_plan_whole(screen, answer, columns):
     assert "…" not in seen
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
     done = [answer("prune", what, "--yes")["batch"] for what in ("ghosts", "sessions")]
@@ -74,6 +77,7 @@ def test_every_handle_of_a_batch_is_whole(screen, answer, columns):
     assert {"(restored)", done[0]} <= set(seen)
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_ids_of_all_lengths_are_whole_with_their_profile(screen, home, answer, columns):
     work = home / "profiles" / "a-profile-with-a-long-name"
@@ -87,6 +91,7 @@ def test_ids_of_all_lengths_are_whole_with_their_profile(screen, home, answer, c
     assert seen.count(work.name) == len([each for each in found if each["profile"] == work.name])
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_what_a_plan_is_about_and_what_it_leaves_is_whole(screen, answer, keys, home, columns):
     with SessionDB(home / "state.db") as db:
@@ -97,6 +102,7 @@ def test_what_a_plan_is_about_and_what_it_leaves_is_whole(screen, answer, keys, 
     assert [each["id"] for each in items if each["id"] not in seen] == []
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_the_command_that_mends_what_the_doctor_found_is_whole(screen, home, columns):
     seen = screen(columns, "doctor")
@@ -105,6 +111,7 @@ def test_the_command_that_mends_what_the_doctor_found_is_whole(screen, home, col
     assert all(cell_len(line) <= columns or "mcp-sessions " in line for line in seen.splitlines())
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_the_bare_command_cuts_no_advice(screen, home, columns):
     seen = " ".join(screen(columns).split())
@@ -119,6 +126,7 @@ def test_the_list_of_clients_cuts_no_advice(screen, columns):
     assert "mcp-sessions install NAME tells one of them of this server." in seen
 
 
+@pytest.mark.requirement("terminal:widths")
 @WIDTHS
 def test_what_can_be_typed_next_is_a_line_of_its_own(screen, columns):
     for verb in (("prune", "--plan-only"), ("compress", LONG, "--keep-last", "9", "--plan-only")):

@@ -60,12 +60,14 @@ def inspect(inspector: Path, home: Path, way: str, tmp_path: Path):
 ERAS = ("legacy", "modern")
 
 
+@pytest.mark.requirement("server:inspector")
 @pytest.mark.parametrize("era", ERAS)
 def test_the_schemas_of_the_tools_pass_strictly(inspect, era):
     code, said = inspect("tools/list", "--strict", "--protocol-era", era)
     assert (code, len(said["result"]["tools"])) == (0, 11), said
 
 
+@pytest.mark.requirement("server:inspector")
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_answers_what_its_schema_says(inspect, era):
     given = ["--tool-name", "sessions_list", "--tool-arg", "limit=2", "--protocol-era", era]
@@ -73,6 +75,7 @@ def test_a_call_answers_what_its_schema_says(inspect, era):
     assert (code, len(said["result"]["structuredContent"]["sessions"])) == (0, 2), said
 
 
+@pytest.mark.requirement("server:inspector")
 def test_an_error_of_a_tool_is_told_from_a_failure(inspect):
     code, said = inspect(
         "tools/call", "--tool-name", "sessions_read", "--tool-arg", "session=nowhere"
@@ -80,6 +83,7 @@ def test_an_error_of_a_tool_is_told_from_a_failure(inspect):
     assert code == 5, said
 
 
+@pytest.mark.requirement("server:inspector")
 def test_resources_are_listed_and_read(inspect):
     code, said = inspect("resources/list")
     addresses = [each["uri"] for each in said["result"]["resources"]]
@@ -88,12 +92,14 @@ def test_resources_are_listed_and_read(inspect):
     assert (code, said["result"]["contents"][0]["mimeType"]) == (0, "application/json"), said
 
 
+@pytest.mark.requirement("server:inspector")
 def test_templates_are_listed(inspect):
     code, said = inspect("resources/templates/list")
     templates = [each["uriTemplate"] for each in said["result"]["resourceTemplates"]]
     assert (code, "session://{session_id}" in templates) == (0, True), said
 
 
+@pytest.mark.requirement("server:inspector")
 def test_prompts_are_listed_and_taken(inspect):
     code, said = inspect("prompts/list")
     names = [each["name"] for each in said["result"]["prompts"]]

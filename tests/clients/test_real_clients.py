@@ -127,6 +127,7 @@ def words_of(entry: dict[str, Any]) -> list[str]:
     return files.words(entry)
 
 
+@pytest.mark.requirement("terminal:clients")
 @pytest.mark.parametrize("name", OWN)
 def test_install_writes_what_the_command_of_the_client_writes(run, ours, tmp_path, name):
     user = tmp_path / "user"
@@ -137,6 +138,7 @@ def test_install_writes_what_the_command_of_the_client_writes(run, ours, tmp_pat
     assert entry_of(name, user) == by_us
 
 
+@pytest.mark.requirement("terminal:clients")
 @pytest.mark.parametrize("name", ["claude", "gemini", "qwen"])
 def test_install_for_a_project_writes_what_the_client_writes_there(run, ours, tmp_path, name):
     user, project = tmp_path / "user", tmp_path / "user" / "shop"
@@ -149,6 +151,7 @@ def test_install_for_a_project_writes_what_the_client_writes_there(run, ours, tm
     assert entry_of(name, user, project) == by_us
 
 
+@pytest.mark.requirement("terminal:clients")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -169,6 +172,7 @@ def test_a_client_finds_what_install_has_told_it_until_uninstall(run, ours, tmp_
     assert "sessions" not in run(name, "mcp", "list")
 
 
+@pytest.mark.requirement("server:clients")
 def test_claude_connects_over_each_transport(run, ways):
     server = ways["stdio"]
     run("claude", "mcp", "add", "stdio", "--", server["command"], *server["args"])
@@ -180,6 +184,7 @@ def test_claude_connects_over_each_transport(run, ways):
     assert said.count("Connected") == 3, said
 
 
+@pytest.mark.requirement("server:clients")
 def test_gemini_connects_over_each_transport(run, ways, tmp_path):
     asked = {
         "stdio": {"command": ways["stdio"]["command"], "args": ways["stdio"]["args"]},
@@ -194,6 +199,7 @@ def test_gemini_connects_over_each_transport(run, ways, tmp_path):
     assert said.count("- Connected") == 3, said
 
 
+@pytest.mark.requirement("server:clients")
 def test_opencode_connects_over_each_transport(run, ways, tmp_path):
     server = ways["stdio"]
     asked = {"stdio": {"type": "local", "command": [server["command"], *server["args"]]}}
@@ -260,6 +266,7 @@ def codex(
             process.wait(20)
 
 
+@pytest.mark.requirement("server:clients")
 def test_codex_calls_tools_and_reads_resources(codex, tmp_path):
     thread = codex.ask("thread/start", cwd=str(tmp_path / "user"))["thread"]["id"]
     found = codex.ask("mcpServerStatus/list", threadId=thread)["data"]

@@ -100,6 +100,7 @@ SEEN = {
 }
 
 
+@pytest.mark.requirement("server:sdks")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("client", [*CANCELLING, "python 1"])
 def test_a_client_plays_the_whole_course(clients, client, way, home):

@@ -13,6 +13,7 @@ from tests.compression.homes import LAST, Chat, refused, say_more, short
 from tests.homes import connect
 
 
+@pytest.mark.requirement("compression:callables")
 def test_a_function_is_given_the_brief_and_the_messages_in_short(chat: Chat) -> None:
     given: list[Any] = []
 
@@ -27,6 +28,7 @@ def test_a_function_is_given_the_brief_and_the_messages_in_short(chat: Chat) -> 
     assert all(len(result) <= 400 for result in results)
 
 
+@pytest.mark.requirement("compression:callables")
 def test_an_earlier_summary_is_beside_the_messages_and_not_among_them(chat: Chat) -> None:
     chat.compressor().compress(chat.session_id, lambda _: "first: port 5432", keep_last=LAST)
     say_more(chat)
@@ -40,6 +42,7 @@ def test_an_earlier_summary_is_beside_the_messages_and_not_among_them(chat: Chat
     assert len(request.messages) < request.brief.messages
 
 
+@pytest.mark.requirement("compression:callables")
 def test_an_async_function_is_awaited(chat: Chat) -> None:
     async def summarize(_: object) -> str:
         return "what a coroutine says"
@@ -48,6 +51,7 @@ def test_an_async_function_is_awaited(chat: Chat) -> None:
     assert any("what a coroutine says" in str(text) for text in chat.texts())
 
 
+@pytest.mark.requirement("compression:callables")
 def test_a_function_that_fails_is_made_good_without_a_model(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ValueError("bad")
@@ -60,6 +64,7 @@ def test_a_function_that_fails_is_made_good_without_a_model(chat: Chat) -> None:
     assert row["compression_failure_cooldown_until"] == chat.clock.now + 60
 
 
+@pytest.mark.requirement("compression:callables")
 def test_a_function_without_network_leaves_the_session_as_it_is(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ConnectionError("refused")
@@ -73,6 +78,7 @@ def test_a_function_without_network_leaves_the_session_as_it_is(chat: Chat) -> N
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST, force=True)
 
 
+@pytest.mark.requirement("compression:callables")
 def test_the_streak_of_failures_goes_on_in_continuations(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ValueError("bad")
@@ -115,6 +121,7 @@ def test_a_refused_compression_leaves_no_plan_behind(chat: Chat, summary: str) -
     assert plan_states(chat) == ["closed"]
 
 
+@pytest.mark.requirement("compression:callables")
 def test_a_cool_down_survives_a_restart_and_ends(chat: Chat) -> None:
     def fail(_: object) -> str:
         raise ConnectionError("refused")
@@ -129,6 +136,7 @@ def test_a_cool_down_survives_a_restart_and_ends(chat: Chat) -> None:
     assert row["compression_failure_error"] is None
 
 
+@pytest.mark.requirement("compression:callables")
 @pytest.mark.anyio
 async def test_an_async_function_runs_on_the_loop_of_who_awaits(chat: Chat) -> None:
     loop, said = asyncio.get_running_loop(), asyncio.Queue[str]()

@@ -66,6 +66,7 @@ def beside(chat: Chat, what: str) -> Any:
 # -- one that speaks ---------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:others")
 def test_what_another_says_during_two_hundred_compressions_is_there_once(chat: Chat) -> None:
     before = chat.db.get_messages(chat.session_id, include_inactive=True)
     compressor, batches = chat.compressor(), []
@@ -131,6 +132,7 @@ def assert_counted(chat: Chat) -> None:
 # -- two compressors ---------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:others")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 def test_of_two_compressors_at_once_one_is_refused(chat: Chat, shape: Any) -> None:
     session_id, both, asked = chat.session_id, threading.Barrier(2), []
@@ -165,6 +167,7 @@ def test_of_two_compressors_at_once_one_is_refused(chat: Chat, shape: Any) -> No
 # -- those that hold the file ------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:others")
 def test_beside_a_holder_of_an_active_session_there_is_never_a_continuation(chat: Chat) -> None:
     chat.clock.now = time.time()
     compressor = chat.compressor()
@@ -199,6 +202,7 @@ def gateway(chat: Chat) -> Any:
         process.kill()
 
 
+@pytest.mark.requirement("compression:others")
 def test_beside_a_live_gateway_there_is_never_a_continuation(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
     planned = compressor.plan(session_id, shape="continuation", keep_last=LAST)
@@ -215,6 +219,7 @@ def test_beside_a_live_gateway_there_is_never_a_continuation(chat: Chat, gateway
     assert chat.entry.to_dict() == route
 
 
+@pytest.mark.requirement("compression:others")
 def test_beside_a_live_gateway_a_continuation_is_not_taken_back(chat: Chat, gateway: Any) -> None:
     compressor, session_id = chat.compressor(), chat.session_id
     done = compressor.compress(session_id, shape="continuation", keep_last=LAST)
@@ -228,6 +233,7 @@ def test_beside_a_live_gateway_a_continuation_is_not_taken_back(chat: Chat, gate
 # -- one that dies -----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:others")
 def test_a_compressor_that_is_killed_over_its_summary_has_changed_nothing(chat: Chat) -> None:
     """And the next one need not wait until the lock of the dead one has run out."""
     before = chat.whole()
@@ -242,6 +248,7 @@ def test_a_compressor_that_is_killed_over_its_summary_has_changed_nothing(chat: 
     assert done.tokens_after < done.tokens_before
 
 
+@pytest.mark.requirement("compression:others")
 def test_the_lock_of_another_kind_of_compressor_that_died_runs_out(chat: Chat) -> None:
     holder = "pid=1:tid=1:agent=another:nonce=1"
     assert chat.db.try_acquire_compression_lock(chat.session_id, holder)

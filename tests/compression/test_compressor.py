@@ -31,6 +31,7 @@ SHAPES = ("in_place", "continuation")
 # -- plans -----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:plan")
 def test_a_plan_says_what_a_summary_of_it_has_to_hold(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     brief = planned.brief
@@ -43,6 +44,7 @@ def test_a_plan_says_what_a_summary_of_it_has_to_hold(chat: Chat) -> None:
     assert planned.expires_at == chat.clock.now + 86_400
 
 
+@pytest.mark.requirement("compression:plan")
 def test_planning_changes_nothing_in_the_home(chat: Chat) -> None:
     before = chat.whole()
     chat.compressor().plan(chat.session_id, keep_last=LAST)
@@ -68,6 +70,7 @@ def test_a_summary_that_is_no_text_is_refused(chat: Chat) -> None:
     assert chat.whole() == before
 
 
+@pytest.mark.requirement("compression:plan")
 def test_a_plan_runs_out_after_a_day(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     chat.clock.now += 86_401
@@ -80,6 +83,7 @@ def test_a_plan_runs_out_after_a_day(chat: Chat) -> None:
 # -- both shapes -----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: Any) -> None:
     old = chat.session_id
@@ -96,6 +100,7 @@ def test_head_summary_and_tail_are_what_is_sent_afterwards(chat: Chat, shape: An
     assert faults(after) == []
 
 
+@pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_answer_is_true(chat: Chat, shape: Any) -> None:
     old, before = chat.session_id, chat.db.revision(chat.session_id)
@@ -107,6 +112,7 @@ def test_the_answer_is_true(chat: Chat, shape: Any) -> None:
     assert done.retention.found >= done.retention.kept > 0
 
 
+@pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_counters_titles_and_search_agree_afterwards(chat: Chat, shape: Any) -> None:
     chat.compressor().compress(chat.session_id, short, shape=shape, keep_last=LAST)
@@ -118,6 +124,7 @@ def test_counters_titles_and_search_agree_afterwards(chat: Chat, shape: Any) -> 
     assert len([hit for hit in hits if hit.role == "tool"]) == 1
 
 
+@pytest.mark.requirement("compression:continuation")
 def test_a_continuation_carries_the_chat_over(chat: Chat) -> None:
     old = chat.session_id
     chat.db.update_session(old, cwd="/src/shop", git_branch="main", system_prompt="be kind")
@@ -137,6 +144,7 @@ def test_a_continuation_carries_the_chat_over(chat: Chat) -> None:
     assert chat.store.get_or_create_session(_source(chat)).session_id == done.session_id
 
 
+@pytest.mark.requirement("compression:continuation")
 @pytest.mark.parametrize("marker", ["_branched_from", "_delegate_from"])
 def test_what_continues_a_branch_is_a_continuation(chat: Chat, marker: str) -> None:
     old = chat.session_id
@@ -148,6 +156,7 @@ def test_what_continues_a_branch_is_a_continuation(chat: Chat, marker: str) -> N
     assert row["model_config"] == '{"temperature": 1}'
 
 
+@pytest.mark.requirement("compression:continuation")
 def test_the_mirror_follows_a_continuation_before_it_returns(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, shape="continuation", keep_last=LAST)
     folder = chat.db.folder
@@ -155,6 +164,7 @@ def test_the_mirror_follows_a_continuation_before_it_returns(chat: Chat) -> None
     assert done.session_id in (folder / "sessions" / "sessions.json").read_text()
 
 
+@pytest.mark.requirement("compression:commit")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_hooks_are_told_before_and_after(chat: Chat, shape: Any) -> None:
     old = chat.session_id
@@ -166,6 +176,7 @@ def test_hooks_are_told_before_and_after(chat: Chat, shape: Any) -> None:
     ]
 
 
+@pytest.mark.requirement("compression:commit")
 def test_running_it_twice_is_the_same_as_once(chat: Chat) -> None:
     compressor = chat.compressor()
     compressor.compress(chat.session_id, short, keep_last=LAST)
@@ -175,6 +186,7 @@ def test_running_it_twice_is_the_same_as_once(chat: Chat) -> None:
     assert chat.whole() == once
 
 
+@pytest.mark.requirement("compression:plan")
 def test_a_plan_that_was_applied_answers_what_it_came_to(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     done = chat.compressor().apply(planned.plan, "what was said")
@@ -191,6 +203,7 @@ def test_a_compression_parent_is_compressed_at_its_tip(chat: Chat) -> None:
     assert chat.compressor().compress(old, short, keep_last=LAST).session_id == tip
 
 
+@pytest.mark.requirement("compression:commit")
 def test_an_earlier_summary_is_replaced_by_one_that_updates_it(chat: Chat) -> None:
     chat.compressor().compress(chat.session_id, lambda _: "first: ABC-1", keep_last=LAST)
     for number in range(30):
@@ -205,6 +218,7 @@ def test_an_earlier_summary_is_replaced_by_one_that_updates_it(chat: Chat) -> No
 # -- what happens meanwhile ------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_was_said_since_the_plan_joins_the_tail(chat: Chat, shape: Any) -> None:
     planned = chat.compressor().plan(chat.session_id, shape=shape, keep_last=LAST)
@@ -213,6 +227,7 @@ def test_what_was_said_since_the_plan_joins_the_tail(chat: Chat, shape: Any) -> 
     assert chat.texts(done.session_id)[-1] == "said meanwhile"
 
 
+@pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("change", ["rewind", "edit", "replace", "compact"])
 def test_a_range_that_was_changed_is_planned_again(chat: Chat, change: str) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
@@ -232,6 +247,7 @@ def test_a_range_that_was_changed_is_planned_again(chat: Chat, change: str) -> N
     assert chat.whole() == before
 
 
+@pytest.mark.requirement("compression:guard")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_range_that_changes_while_it_is_summarised_is_summarised_again(
     chat: Chat, shape: Any
@@ -249,6 +265,7 @@ def test_a_range_that_changes_while_it_is_summarised_is_summarised_again(
     assert len(calls) == 2
 
 
+@pytest.mark.requirement("compression:guard")
 def test_one_that_changes_again_and_again_is_left_alone(chat: Chat) -> None:
     def restless(_: object) -> str:
         sql = "UPDATE messages SET content = content || '!' WHERE role = 'user'"
@@ -260,6 +277,7 @@ def test_one_that_changes_again_and_again_is_left_alone(chat: Chat) -> None:
     assert chat.db.revision(chat.session_id).compacted == 0
 
 
+@pytest.mark.requirement("compression:guard")
 def test_a_second_compressor_is_refused_while_one_is_at_work(chat: Chat) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -286,6 +304,7 @@ def test_a_second_compressor_is_refused_while_one_is_at_work(chat: Chat) -> None
     assert chat.db.get_compression_lock_holder(chat.session_id) is None
 
 
+@pytest.mark.requirement("compression:guard")
 def test_a_lock_that_was_lost_while_a_summary_was_written_commits_nothing(chat: Chat) -> None:
     def too_slow(_: object) -> str:
         chat.clock.now += 1000
@@ -299,6 +318,7 @@ def test_a_lock_that_was_lost_while_a_summary_was_written_commits_nothing(chat: 
     assert chat.db.get_compression_lock_holder(chat.session_id) == "another"
 
 
+@pytest.mark.requirement("compression:guard")
 def test_what_was_said_since_the_plan_may_be_too_much_for_its_shape(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +348,7 @@ def test_what_is_said_while_a_summary_is_written_may_change_the_shape(
     assert done.shape == "continuation"
 
 
+@pytest.mark.requirement("compression:plan")
 def test_one_plan_that_several_apply_at_once_is_applied_once(chat: Chat) -> None:
     planned = chat.compressor().plan(chat.session_id, keep_last=LAST)
     begin = threading.Barrier(4)
@@ -346,18 +367,21 @@ def test_one_plan_that_several_apply_at_once_is_applied_once(chat: Chat) -> None
 # -- refusals --------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:refusals")
 def test_an_ended_session_is_refused(chat: Chat) -> None:
     chat.db.end_session(chat.session_id, "user_exit")
     with refused("ended"):
         chat.compressor().plan(chat.session_id)
 
 
+@pytest.mark.requirement("compression:refusals")
 def test_a_short_conversation_is_refused(chat: Chat) -> None:
     chat.db.append_message("short", "user", "hello", create={"source": "cli"})
     with refused("nothing_to_win"):
         chat.compressor().plan("short")
 
 
+@pytest.mark.requirement("compression:refusals")
 @pytest.mark.parametrize(
     ("summary", "code"),
     [
@@ -384,6 +408,7 @@ def test_a_shape_that_there_is_not_is_an_argument_that_is_wrong(chat: Chat) -> N
             attempt(chat.session_id, shape="weird")
 
 
+@pytest.mark.requirement("compression:refusals")
 def test_a_ledger_of_another_home_is_refused(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / "another").mkdir()
     with (
@@ -393,6 +418,7 @@ def test_a_ledger_of_another_home_is_refused(chat: Chat, tmp_path: Path) -> None
         Compressor(chat.db, ledger)
 
 
+@pytest.mark.requirement("compression:refusals")
 @pytest.mark.parametrize(
     ("summary", "what"),
     [

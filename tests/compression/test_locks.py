@@ -48,6 +48,7 @@ def until(expected: float, chat: Chat) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.requirement("compression:lock")
 def test_a_lock_is_refreshed_for_as_long_as_a_summary_is_written(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_lock_is_refreshed_for_as_long_as_a_summary_is_written(
     assert chat.db.get_compression_lock_holder(chat.session_id) is None
 
 
+@pytest.mark.requirement("compression:lock")
 def test_the_lock_of_a_process_of_ours_that_has_died_is_taken_over(chat: Chat, dead: int) -> None:
     assert chat.db.try_acquire_compression_lock(chat.session_id, holder(dead))
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
@@ -75,6 +77,7 @@ def test_a_pid_that_somebody_else_has_by_now_holds_nothing(chat: Chat) -> None:
     assert chat.compressor().compress(chat.session_id, short, keep_last=LAST)
 
 
+@pytest.mark.requirement("compression:lock")
 @pytest.mark.parametrize("of", [{"agent": "hermes"}, {"host": "elsewhere"}])
 def test_the_lock_of_one_that_cannot_be_looked_at_is_waited_for(
     chat: Chat, dead: int, of: Any

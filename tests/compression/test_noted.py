@@ -39,6 +39,7 @@ class Full(Ledger):
             raise StorageFull("no room left for the ledger")
 
 
+@pytest.mark.requirement("compression:noted")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_compression_that_cannot_be_noted_is_done_and_noted_later(
     chat: Chat, shape: Any, caplog: pytest.LogCaptureFixture
@@ -55,6 +56,7 @@ def test_a_compression_that_cannot_be_noted_is_done_and_noted_later(
         assert compressor.undo(done.batch)
 
 
+@pytest.mark.requirement("compression:noted")
 def test_a_compression_that_was_killed_after_its_commit_is_audited_once_it_is_taken_up(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +87,7 @@ def test_an_undo_that_was_planned_is_audited_with_its_plan(chat: Chat) -> None:
     assert chat.ledger.audited().items[0].plan == planned.plan
 
 
+@pytest.mark.requirement("compression:noted")
 def test_without_a_store_that_of_the_home_is_taken_as_it_is_configured(chat: Chat) -> None:
     folder = chat.db.folder
     assert folder is not None
@@ -102,6 +105,7 @@ def test_without_a_store_that_of_the_home_is_taken_as_it_is_configured(chat: Cha
         time.sleep(0.005)
 
 
+@pytest.mark.requirement("compression:noted")
 @pytest.mark.parametrize("how", ["compress", "apply"])
 def test_two_runs_in_vain_are_enough_also_after_a_restart(chat: Chat, how: str) -> None:
     limits = Limits(context_tokens=50, keep_last=LAST)

@@ -64,6 +64,7 @@ def opened(path: Path, chat: Chat) -> Iterator[Compressor]:
         yield compressor
 
 
+@pytest.mark.requirement("compression:other-home")
 def test_a_plan_for_one_home_is_not_applied_to_another(
     chat: Chat, swapped: Callable[[str], Path]
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_plan_for_one_home_is_not_applied_to_another(
     assert tables(path) == before
 
 
+@pytest.mark.requirement("compression:other-home")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 def test_a_compression_of_one_home_is_not_undone_in_another(
     chat: Chat, swapped: Callable[[str], Path], shape: Any
@@ -87,6 +89,7 @@ def test_a_compression_of_one_home_is_not_undone_in_another(
     assert tables(path) == before
 
 
+@pytest.mark.requirement("compression:other-home")
 @pytest.mark.parametrize("kind", ["own"], indirect=True)
 def test_a_home_of_our_own_is_told_from_another_by_its_name(
     chat: Chat, swapped: Callable[[str], Path]

@@ -54,10 +54,12 @@ def long_ago(chat: Chat) -> None:
     chat.clock.now = chat.db.list_sessions().items[0].last_active_at + 7200
 
 
+@pytest.mark.requirement("compression:shape")
 def test_a_small_range_is_compressed_in_place(chat: Chat) -> None:
     assert shape_of(chat) == "in_place"
 
 
+@pytest.mark.requirement("compression:shape")
 def test_what_would_hold_the_lock_too_long_goes_on_in_another_session(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +70,7 @@ def test_what_would_hold_the_lock_too_long_goes_on_in_another_session(
     assert refused.value.code == "too_large"
 
 
+@pytest.mark.requirement("compression:shape")
 @pytest.mark.parametrize("shape", ["auto", "in_place"])
 def test_beside_another_process_a_session_at_work_is_compressed_in_place(
     chat: Chat, holder: Any, shape: Any
@@ -80,6 +83,7 @@ def test_beside_another_process_a_session_at_work_is_compressed_in_place(
     assert str(holder.pid) in str(refused.value)
 
 
+@pytest.mark.requirement("compression:shape")
 def test_beside_another_process_a_session_at_work_is_compressed_in_place_or_not_at_all(
     chat: Chat, holder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +115,7 @@ def test_a_time_that_is_none_is_passed_over(chat: Chat, holder: Any) -> None:
         shape_of(chat, shape="continuation")
 
 
+@pytest.mark.requirement("compression:shape")
 def test_a_session_that_a_program_has_open_is_at_work(chat: Chat, holder: Any) -> None:
     long_ago(chat)
     folder = _runtime(chat)
@@ -120,6 +125,7 @@ def test_a_session_that_a_program_has_open_is_at_work(chat: Chat, holder: Any) -
         shape_of(chat, shape="continuation")
 
 
+@pytest.mark.requirement("compression:shape")
 def test_a_session_with_the_chat_of_a_live_gateway_is_at_work(chat: Chat) -> None:
     long_ago(chat)
     code = "import sys; sys.stdin.read()"

@@ -13,6 +13,7 @@ from tests.compression.homes import LAST, Chat, short
 SHAPES = ("in_place", "continuation")
 
 
+@pytest.mark.requirement("compression:undo")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_everything_is_as_it_was(chat: Chat, shape: Any) -> None:
     before = chat.whole()
@@ -28,6 +29,7 @@ def test_everything_is_as_it_was(chat: Chat, shape: Any) -> None:
         assert chat.db.get_compression_lock_holder(session_id) is None
 
 
+@pytest.mark.requirement("compression:undo")
 def test_in_place_what_was_said_since_stays(chat: Chat) -> None:
     texts, row = chat.texts(), chat.db.get_session(chat.session_id)
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
@@ -40,6 +42,7 @@ def test_in_place_what_was_said_since_stays(chat: Chat) -> None:
     assert now["message_count"] == row["message_count"] + 1
 
 
+@pytest.mark.requirement("compression:undo")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("counters", [(7, 3), (None, None)])
 def test_counters_that_had_drifted_or_are_none_are_as_they_were(
@@ -80,6 +83,7 @@ def test_columns_that_we_know_nothing_of_are_as_they_were(chat: Chat, shape: Any
 # -- in place --------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:undo")
 def test_what_was_written_to_a_copy_goes_back_to_its_original(chat: Chat) -> None:
     originals = chat.db.get_messages(chat.session_id)
     done = chat.compressor().compress(chat.session_id, short, shape="in_place", keep_last=LAST)
@@ -138,6 +142,7 @@ def test_a_session_that_was_deleted_since_is_said_to_be(chat: Chat) -> None:
         chat.compressor().undo(done.batch)
 
 
+@pytest.mark.requirement("compression:undo")
 def test_of_two_compressions_in_place_the_later_is_undone_first(chat: Chat) -> None:
     before = chat.texts()
     first = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
@@ -152,6 +157,7 @@ def test_of_two_compressions_in_place_the_later_is_undone_first(chat: Chat) -> N
     assert chat.texts() == [*before, *said]
 
 
+@pytest.mark.requirement("compression:undo")
 def test_nothing_is_undone_twice(chat: Chat) -> None:
     done = chat.compressor().compress(chat.session_id, short, keep_last=LAST)
     chat.compressor().undo(done.batch)

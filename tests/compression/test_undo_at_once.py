@@ -39,6 +39,7 @@ def both(chat: Chat, act: Callable[[Compressor], object]) -> list[object]:
         return [future.result() for future in [pool.submit(one) for _ in range(2)]]
 
 
+@pytest.mark.requirement("compression:undo-at-once")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_of_two_who_undo_at_once_one_is_told_that_it_was_undone(chat: Chat, shape: Any) -> None:
     before = chat.whole()
@@ -53,6 +54,7 @@ def test_of_two_who_undo_at_once_one_is_told_that_it_was_undone(chat: Chat, shap
         assert chat.whole() == before
 
 
+@pytest.mark.requirement("compression:undo-at-once")
 def test_two_who_apply_the_same_undo_at_once_hear_the_same(chat: Chat) -> None:
     for _ in range(ROUNDS):
         done = chat.compressor().compress(

@@ -85,6 +85,7 @@ def found(ran: dict[str, Scenario], server: str, revision: str) -> dict[str, Sce
     return {name: ran[name] for name in ran if name in listed(server, revision)}
 
 
+@pytest.mark.requirement("server:conformance")
 def test_every_listed_scenario_passes_all_its_checks(found, server, revision, capsys):
     passed = {name: scenario.passed for name, scenario in found.items()}
     with capsys.disabled():
@@ -95,16 +96,19 @@ def test_every_listed_scenario_passes_all_its_checks(found, server, revision, ca
     assert passed == listed(server, revision)
 
 
+@pytest.mark.requirement("server:conformance")
 def test_nothing_is_recommended_but_what_is_known(found, server, revision):
     warned = {check for scenario in found.values() for check in scenario.warned}
     assert warned == WARNINGS.get((server, revision), set())
 
 
+@pytest.mark.requirement("server:conformance")
 @pytest.mark.parametrize("server", ["everything"], indirect=True)
 def test_nothing_runs_there_that_is_not_listed(ran, server, revision):
     assert ran.keys() - listed(server, revision).keys() == set()
 
 
+@pytest.mark.requirement("server:conformance")
 @pytest.mark.parametrize("server", ["everything"], indirect=True)
 def test_what_the_revision_requires_is_listed(suite, server, revision):
     assert suite.required(revision) - listed(server, revision).keys() == set()

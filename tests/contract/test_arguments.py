@@ -97,6 +97,7 @@ def everything(db: StateDatabase) -> Any:
     return db.get_session("s"), db.get_messages("s"), db.model_usage("s")
 
 
+@pytest.mark.requirement("sessions:arguments")
 @pytest.mark.parametrize(("call", "bad"), EACH)
 def test_an_argument_that_makes_no_sense_is_invalid_and_changes_nothing(
     filled: StateDatabase, call: Call, bad: Any
@@ -108,6 +109,7 @@ def test_an_argument_that_makes_no_sense_is_invalid_and_changes_nothing(
     assert everything(filled) == before
 
 
+@pytest.mark.requirement("sessions:arguments")
 @pytest.mark.parametrize(("name", "bad"), FIELDS)
 def test_a_condition_that_makes_no_sense_is_invalid(
     filled: StateDatabase, name: str, bad: Any
@@ -118,6 +120,7 @@ def test_a_condition_that_makes_no_sense_is_invalid(
             look(where)
 
 
+@pytest.mark.requirement("sessions:arguments")
 def test_an_id_that_is_not_there_is_named_briefly(filled: StateDatabase) -> None:
     for look in (filled.summarize, filled.revision, filled.recount_session, filled.read_window):
         with pytest.raises(NotFound) as caught:

@@ -68,6 +68,7 @@ def shapes(said: list[Message], old: list[Message]) -> list[list[Message]]:
     ]
 
 
+@pytest.mark.requirement("compaction:carried")
 @pytest.mark.parametrize("shape", range(6))
 def test_what_is_carried_without_times_is_no_news_and_found_once(
     db: StateDatabase, said: list[Message], shape: int
@@ -104,6 +105,7 @@ def test_what_is_carried_again_and_again_is_found_once(
         assert [text for text in found if "well" in text] == ["zebra well", *["zebra well*"] * 2]
 
 
+@pytest.mark.requirement("compaction:carried")
 @pytest.mark.parametrize("shape", range(6))
 def test_what_a_continuation_began_with_is_no_news_and_found_once(
     db: StateDatabase, said: list[Message], shape: int
@@ -121,6 +123,7 @@ def test_what_a_continuation_began_with_is_no_news_and_found_once(
     assert texts(whole) == [*texts(said), *made, "zebra new"]
 
 
+@pytest.mark.requirement("compaction:carried")
 def test_what_is_said_again_after_a_compaction_is_news_and_found_twice(
     db: StateDatabase, said: list[Message]
 ) -> None:
@@ -150,6 +153,7 @@ def test_what_was_carried_and_then_taken_back_is_found_as_it_was(
         assert hits(db, '"zebra yes"') == ["zebra yes"]
 
 
+@pytest.mark.requirement("compaction:carried")
 def test_the_same_answer_to_two_questions_is_found_twice(db: StateDatabase) -> None:
     cursor = db.changes().cursor
     done = {"role": "assistant", "content": "Done."}

@@ -42,6 +42,7 @@ def compact(db: StateDatabase) -> tuple[list[int], tuple[int, ...]]:
     return ids, db.compact_messages("s", ids[1:4], [SUMMARY], carry=ids[4:]).ids
 
 
+@pytest.mark.requirement("compaction:in-place")
 def test_a_summary_stands_in_the_place_of_what_it_replaces(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         compact(db)
@@ -49,6 +50,7 @@ def test_a_summary_stands_in_the_place_of_what_it_replaces(db: StateDatabase) ->
         assert live == ["head", "what was said", "tail", "last"]
 
 
+@pytest.mark.requirement("compaction:in-place")
 def test_what_is_carried_is_copied_with_every_column_but_the_id(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         ids = fill(db)
@@ -59,6 +61,7 @@ def test_what_is_carried_is_copied_with_every_column_but_the_id(db: StateDatabas
         assert without_ids(copies) == without_ids(before[4:])
 
 
+@pytest.mark.requirement("compaction:in-place")
 def test_flagged_rows_are_compacted_and_otherwise_as_they_were(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         ids = fill(db)
@@ -68,6 +71,7 @@ def test_flagged_rows_are_compacted_and_otherwise_as_they_were(db: StateDatabase
         assert rows_of(db)[:6] == [before[0], *expected]
 
 
+@pytest.mark.requirement("compaction:in-place")
 def test_counters_and_revision_are_those_of_what_is_live(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         ids = fill(db)
@@ -79,6 +83,7 @@ def test_counters_and_revision_are_those_of_what_is_live(db: StateDatabase) -> N
         assert done.after == db.revision("s")
 
 
+@pytest.mark.requirement("compaction:in-place")
 def test_what_is_compacted_is_found_once(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         compact(db)
@@ -86,6 +91,7 @@ def test_what_is_compacted_is_found_once(db: StateDatabase) -> None:
             assert len(db.search(word, per="message").hits) == 1
 
 
+@pytest.mark.requirement("compaction:in-place")
 def test_what_is_carried_is_no_news(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         ids = fill(db)
@@ -94,6 +100,7 @@ def test_what_is_carried_is_no_news(db: StateDatabase) -> None:
         assert [event.text for event in db.changes(cursor).events] == ["what was said"]
 
 
+@pytest.mark.requirement("compaction:in-place")
 @pytest.mark.parametrize("change", ["rewound", "compacted", "elsewhere", "unknown"])
 def test_a_message_that_is_not_live_any_more_is_a_conflict(db: StateDatabase, change: str) -> None:
     with where_there_is(db, "compacted"):
@@ -114,6 +121,7 @@ def test_a_message_that_is_not_live_any_more_is_a_conflict(db: StateDatabase, ch
         assert rows_of(db) == before
 
 
+@pytest.mark.requirement("compaction:undo")
 def test_what_was_compacted_comes_back_row_by_row(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         ids = fill(db)
@@ -126,6 +134,7 @@ def test_what_was_compacted_comes_back_row_by_row(db: StateDatabase) -> None:
         assert db.check_integrity(deep=True) == []
 
 
+@pytest.mark.requirement("compaction:undo")
 def test_what_was_said_since_stays_when_the_rest_comes_back(db: StateDatabase) -> None:
     with where_there_is(db, "compacted"):
         ids, made = compact(db)
@@ -157,6 +166,7 @@ def test_flags_that_were_odd_are_odd_again(db: StateDatabase) -> None:
         assert flags == [(1, 0), (1, 0), (1, 1), (0, 0), (1, 0), (1, 0)]
 
 
+@pytest.mark.requirement("compaction:undo")
 @pytest.mark.parametrize("gone", ["original", "stand-in"])
 def test_what_was_changed_since_does_not_come_back(db: StateDatabase, gone: str) -> None:
     with where_there_is(db, "compacted"):
@@ -171,6 +181,7 @@ def test_what_was_changed_since_does_not_come_back(db: StateDatabase, gone: str)
         assert rows_of(db) == before
 
 
+@pytest.mark.requirement("compaction:copies")
 def test_messages_are_copied_to_another_session(db: StateDatabase) -> None:
     ids = fill(db)
     db.create_session("child", "cli", parent_session_id="s")
@@ -183,6 +194,7 @@ def test_messages_are_copied_to_another_session(db: StateDatabase) -> None:
     assert len(db.get_messages("s")) == 6
 
 
+@pytest.mark.requirement("compaction:copies")
 def test_a_copy_to_an_unknown_session_is_refused(db: StateDatabase) -> None:
     ids = fill(db)
     with pytest.raises(NotFound):
@@ -195,6 +207,7 @@ def test_a_copy_to_an_unknown_session_is_refused(db: StateDatabase) -> None:
 # -- the lock --------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compaction:lock")
 def test_one_holder_has_the_lock_until_it_is_given_back(
     db: StateDatabase, other: StateDatabase
 ) -> None:
@@ -209,6 +222,7 @@ def test_one_holder_has_the_lock_until_it_is_given_back(
     assert other.try_acquire_compression_lock("s", "two")
 
 
+@pytest.mark.requirement("compaction:lock")
 def test_a_lock_that_has_run_out_is_taken_over(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.try_acquire_compression_lock("s", "one", -1.0)
@@ -219,6 +233,7 @@ def test_a_lock_that_has_run_out_is_taken_over(db: StateDatabase, other: StateDa
     assert other.refresh_compression_lock("s", "two")
 
 
+@pytest.mark.requirement("compaction:lock")
 def test_a_lock_belongs_to_one_session(db: StateDatabase) -> None:
     assert db.try_acquire_compression_lock("s", "one")
     assert db.try_acquire_compression_lock("t", "two")

@@ -26,6 +26,7 @@ def texts(db: StateDatabase, cursor: str, **query: Any) -> list[str | None]:
     return [event.text for event in db.changes(cursor, **query).events if event.type == "message"]
 
 
+@pytest.mark.requirement("feed:start")
 def test_without_a_cursor_it_starts_now_and_replays_nothing(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_message("s", "user", "history")
@@ -67,6 +68,7 @@ def test_an_event_says_when_who_and_why(db: StateDatabase) -> None:
     assert before <= ended.at <= time.time()
 
 
+@pytest.mark.requirement("feed:cursor")
 def test_a_cursor_survives_a_restart(db: StateDatabase, reopen: Open) -> None:
     cursor = db.changes().cursor
     db.append_message("s", "user", "before", create={"source": "cli"})
@@ -131,6 +133,7 @@ def test_rewound_messages_are_not_reported(db: StateDatabase) -> None:
     assert texts(db, cursor) == ["kept"]
 
 
+@pytest.mark.requirement("feed:copies")
 def test_copies_that_a_compaction_carried_are_not_reported(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     for text in ("old", "tail one", "tail two"):
@@ -381,6 +384,7 @@ def test_waiting_ends_without_a_change(db: StateDatabase) -> None:
     assert db.changes(cursor, timeout_s=0.06).events == []
 
 
+@pytest.mark.requirement("feed:waiting")
 def test_a_commit_before_the_wait_is_not_missed(db: StateDatabase, other: StateDatabase) -> None:
     db.create_session("s", "cli")
     cursor = db.changes().cursor
@@ -390,6 +394,7 @@ def test_a_commit_before_the_wait_is_not_missed(db: StateDatabase, other: StateD
     assert db.changes(found.cursor).events == []
 
 
+@pytest.mark.requirement("feed:waiting")
 def test_a_commit_that_another_thread_has_heard_of_is_not_missed(
     db: StateDatabase, other: StateDatabase
 ) -> None:
@@ -402,6 +407,7 @@ def test_a_commit_that_another_thread_has_heard_of_is_not_missed(
         assert [event.text for event in found.events] == ["for both"]
 
 
+@pytest.mark.requirement("feed:waiting")
 @pytest.mark.parametrize("writer", ["other", "db"])
 def test_waiting_ends_with_a_commit_of_any_instance(
     db: StateDatabase, other: StateDatabase, writer: str

@@ -56,6 +56,7 @@ def test_messages_are_imaged_once_in_their_order_at_least_one_at_a_time(
     assert db.message_images("s", ids[-1], 1) == (Images("messages", found[0].columns, ()), False)
 
 
+@pytest.mark.requirement("maintenance:images")
 def test_what_is_removed_is_put_back(db: StateDatabase) -> None:
     fill(db)
     fill(db, "other")
@@ -115,6 +116,7 @@ def test_nothing_is_removed_of_a_session_at_another_revision(
     assert (db.message_count("s"), db.message_count("t")) == (5, 6)
 
 
+@pytest.mark.requirement("maintenance:images")
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "after another change"])
 @pytest.mark.parametrize("by", ["itself", "another"])
 def test_a_message_that_is_not_as_in_its_image_stays_and_so_do_all(
@@ -146,6 +148,7 @@ def test_a_message_that_changes_in_the_very_transaction_is_not_as_in_its_image(
     assert db.message_count("s") == 5
 
 
+@pytest.mark.requirement("maintenance:images")
 def test_a_session_stays_where_more_belongs_to_it_than_was_imaged(
     db: StateDatabase, other: StateDatabase
 ) -> None:
@@ -162,6 +165,7 @@ def test_a_session_stays_where_more_belongs_to_it_than_was_imaged(
     assert db.session_images("s") == []
 
 
+@pytest.mark.requirement("maintenance:images")
 def test_a_row_that_is_not_as_in_its_image_stays_and_so_does_all(db: StateDatabase) -> None:
     fill(db)
     rows, texts = db.session_images("s"), messages_of(db)
@@ -243,6 +247,7 @@ def test_rows_are_imaged_by_their_values(db: StateDatabase) -> None:
         db.row_images("sessions", {"no_such": 1})
 
 
+@pytest.mark.requirement("maintenance:images")
 def test_nobody_is_overwritten_who_has_the_id_by_now(db: StateDatabase) -> None:
     fill(db)
     removed = remove(db)
@@ -252,6 +257,7 @@ def test_nobody_is_overwritten_who_has_the_id_by_now(db: StateDatabase) -> None:
     assert (db.get_session("s") or {})["source"] == "tui"
 
 
+@pytest.mark.requirement("maintenance:images")
 def test_a_title_that_was_taken_is_left_out_and_told(db: StateDatabase) -> None:
     fill(db)
     db.set_session_title("s", "Trip")
@@ -352,6 +358,7 @@ def test_images_are_packed_and_unpacked() -> None:
     assert Images.unpack(image.pack()) == image
 
 
+@pytest.mark.requirement("maintenance:merging")
 def test_merging_changes_no_answer_and_comes_to_an_end(db: StateDatabase) -> None:
     for number in range(30):
         fill(db, f"s{number}", 3)
@@ -364,6 +371,7 @@ def test_merging_changes_no_answer_and_comes_to_an_end(db: StateDatabase) -> Non
     assert db.check_integrity(deep=True) == []
 
 
+@pytest.mark.requirement("maintenance:merging")
 def test_a_vacuum_changes_nothing_but_the_room_that_is_taken(db: StateDatabase) -> None:
     for number in range(20):
         fill(db, f"s{number}", 30)
@@ -392,6 +400,7 @@ def test_nothing_is_reclaimed_where_there_is_no_home_yet(db: StateDatabase, home
     assert (home_path / "state.db").exists() == there
 
 
+@pytest.mark.requirement("maintenance:images")
 def test_orphans_are_put_back_in_a_transaction_that_is_not_linked(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:

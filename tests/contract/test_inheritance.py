@@ -51,6 +51,7 @@ def has_columns(db: StateDatabase, condition: dict[str, Any]) -> bool:
     )
 
 
+@pytest.mark.requirement("homes:inheritance")
 @pytest.mark.parametrize("condition", [*FILTERS, *OWNER])
 @pytest.mark.parametrize("order", ["recent", "started", "size"])
 def test_list_filter_finds_the_tip_by_its_ancestor(
@@ -61,6 +62,7 @@ def test_list_filter_finds_the_tip_by_its_ancestor(
     assert found == ([("tip", "root")] if has_columns(chain, condition) else [])
 
 
+@pytest.mark.requirement("homes:inheritance")
 @pytest.mark.parametrize("condition", FILTERS)
 def test_find_sessions_finds_each_session_of_it(
     chain: StateDatabase, condition: dict[str, Any]
@@ -69,6 +71,7 @@ def test_find_sessions_finds_each_session_of_it(
     assert sorted(found) == ["middle", "root", "tip"]
 
 
+@pytest.mark.requirement("homes:inheritance")
 def test_line_shows_the_inherited_folder_and_source(chain: StateDatabase) -> None:
     for session_id in ("root", "middle", "tip"):
         line = chain.summarize(session_id)
@@ -78,6 +81,7 @@ def test_line_shows_the_inherited_folder_and_source(chain: StateDatabase) -> Non
     assert listed["elsewhere"] == ("/srv/shopping", "slack")
 
 
+@pytest.mark.requirement("homes:inheritance")
 def test_inherited_source_is_not_unknown(chain: StateDatabase) -> None:
     assert chain.list_sessions(SessionFilter(source=("unknown",))).items == []
     add(chain, "stranger", "unknown")
@@ -85,6 +89,7 @@ def test_inherited_source_is_not_unknown(chain: StateDatabase) -> None:
     assert [line.id for line in lines] == ["stranger"]
 
 
+@pytest.mark.requirement("homes:inheritance")
 def test_search_finds_the_continuation_by_its_ancestor(chain: StateDatabase) -> None:
     for options in ({"project": "/srv/shop"}, {"source": ["telegram"]}):
         hits = chain.search("walrus", per="message", **options).hits
@@ -93,6 +98,7 @@ def test_search_finds_the_continuation_by_its_ancestor(chain: StateDatabase) -> 
     assert chain.search("walrus", source=["unknown"]).hits == []
 
 
+@pytest.mark.requirement("homes:inheritance")
 def test_own_value_of_a_continuation_wins(chain: StateDatabase) -> None:
     continue_session(chain, "tip", "moved", source="discord", cwd="/home/sam")
     continue_session(chain, "moved", "last", source="unknown")
@@ -107,6 +113,7 @@ def test_own_value_of_a_continuation_wins(chain: StateDatabase) -> None:
     assert listed(user_id="u1") == ["last"]
 
 
+@pytest.mark.requirement("homes:inheritance")
 @pytest.mark.parametrize(
     ("reason", "fields"),
     [
@@ -128,6 +135,7 @@ def test_other_child_inherits_nothing(
     assert db.summarize("child").project is None
 
 
+@pytest.mark.requirement("homes:inheritance")
 @pytest.mark.parametrize(
     "config", ["not json", "[1]", '{"_delegate_from": null}', "{}", "_branched_from"]
 )
@@ -138,6 +146,7 @@ def test_marks_that_mean_nothing_keep_a_continuation(db: StateDatabase, config: 
     assert db.find_sessions(SessionFilter(status="all", project="/srv/shop")) == ["root", "tip"]
 
 
+@pytest.mark.requirement("homes:inheritance")
 def test_change_of_an_ancestor_is_seen_at_once(
     chain: StateDatabase, other: StateDatabase, strange: Strange
 ) -> None:
@@ -150,6 +159,7 @@ def test_change_of_an_ancestor_is_seen_at_once(
         assert [line.project for line in chain.list_sessions(where).items] == ["/srv/blog/x"]
 
 
+@pytest.mark.requirement("homes:inheritance")
 def test_circle_without_a_folder_is_listed(db: StateDatabase, strange: Strange) -> None:
     for session_id in ("a", "b"):
         add(db, session_id)
@@ -161,6 +171,7 @@ def test_circle_without_a_folder_is_listed(db: StateDatabase, strange: Strange) 
     assert db.find_sessions(SessionFilter(project="/srv", status="all")) == ["a", "b"]
 
 
+@pytest.mark.requirement("homes:inheritance")
 def test_long_chain_inherits_from_its_root(db: StateDatabase) -> None:
     with db.transaction():
         db.create_session("s0", "cli", cwd="/srv/shop", started_at=1.0)

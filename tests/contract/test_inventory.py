@@ -28,6 +28,7 @@ def test_an_empty_home_has_nothing(db: StateDatabase) -> None:
     assert set(found.tokens.values()) == {0}
 
 
+@pytest.mark.requirement("maintenance:inventory")
 def test_a_session_is_there_with_what_decides_about_it(db: StateDatabase, strange: Strange) -> None:
     db.create_session("root", "cli", started_at=100.0)
     db.end_session("root", "compression")
@@ -46,6 +47,7 @@ def test_a_session_is_there_with_what_decides_about_it(db: StateDatabase, strang
     assert (by_id(db)["s"].live, by_id(db)["s"].counted) == (2, 9)
 
 
+@pytest.mark.requirement("maintenance:inventory")
 def test_revisions_and_links_are_those_of_each_session(db: StateDatabase) -> None:
     made = tell(db)
     found = by_id(db)
@@ -102,6 +104,7 @@ def test_a_row_nobody_can_ask_for_is_left_out(db: StateDatabase, strange: Strang
     assert list(by_id(db)) == ["s"]
 
 
+@pytest.mark.requirement("maintenance:inventory")
 def test_rows_without_their_session_are_told_by_table(db: StateDatabase, strange: Strange) -> None:
     for name in ("gone", "there"):
         for number in range(3):

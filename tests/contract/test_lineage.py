@@ -28,6 +28,7 @@ def continued(db: StateDatabase, *ids: str) -> None:
             child(db, parent, session_id, started_at=place + 2.0)
 
 
+@pytest.mark.requirement("lineage:kinds")
 @pytest.mark.parametrize(
     ("reason", "fields", "kind"),
     [
@@ -92,6 +93,7 @@ def test_children_of_every_kind_come_oldest_first(db: StateDatabase) -> None:
     assert [row["id"] for row in db.children("p")] == ["c", "a", "b"]
 
 
+@pytest.mark.requirement("lineage:tip")
 def test_a_chain_of_120_has_one_root_and_one_tip(db: StateDatabase) -> None:
     ids = [f"s{number:03}" for number in range(120)]
     continued(db, *ids)
@@ -103,6 +105,7 @@ def test_a_chain_of_120_has_one_root_and_one_tip(db: StateDatabase) -> None:
     assert (line.id, line.root_id, line.started_at) == (ids[-1], ids[0], 1.0)
 
 
+@pytest.mark.requirement("lineage:tip")
 @pytest.mark.parametrize(
     ("name", "states", "tip"),
     [
@@ -148,6 +151,7 @@ def test_a_delegate_that_started_first_is_no_continuation(db: StateDatabase) -> 
     assert db.get_compression_tip("p") == "next"
 
 
+@pytest.mark.requirement("lineage:delegates")
 @pytest.mark.parametrize("mark", ["p", "__orphaned__", "", 0, False, None])
 def test_a_delegate_is_one_to_lists_and_to_a_delete_alike(db: StateDatabase, mark: Any) -> None:
     db.create_session("p", "cli")
@@ -173,6 +177,7 @@ def refused(db: StateDatabase, change: Callable[[], Any]) -> bool:
     return False
 
 
+@pytest.mark.requirement("lineage:circles")
 @pytest.mark.parametrize("parent", ["a", "b", "c"])
 def test_no_session_becomes_its_own_ancestor(db: StateDatabase, parent: str) -> None:
     continued(db, "a", "b", "c")
@@ -181,6 +186,7 @@ def test_no_session_becomes_its_own_ancestor(db: StateDatabase, parent: str) -> 
     assert db.get_compression_lineage("c") == ["a", "b", "c"]
 
 
+@pytest.mark.requirement("lineage:circles")
 def test_a_session_that_is_new_is_not_its_own_parent(db: StateDatabase) -> None:
     create = {"source": "cli", "parent_session_id": "new"}
     assert refused(db, lambda: db.create_session("new", **create))
@@ -199,6 +205,7 @@ def test_one_that_came_from_nowhere_may_get_any_parent_that_is_not_below_it(
     assert not refused(db, lambda: db.update_session("b", parent_session_id=None))
 
 
+@pytest.mark.requirement("lineage:circles")
 def test_a_circle_that_is_there_hinders_nobody(db: StateDatabase, strange: Strange) -> None:
     continued(db, "a", "b", "c")
     strange("UPDATE sessions SET parent_session_id = 'b' WHERE id = 'a'")
@@ -233,6 +240,7 @@ def everything(db: StateDatabase, *ids: str) -> None:
         assert len(set(listed)) == len(listed)
 
 
+@pytest.mark.requirement("lineage:damage")
 @pytest.mark.parametrize("length", [1, 2, 3])
 @pytest.mark.parametrize("reason", [None, "compression"])
 def test_a_cycle_of_parents_is_survived(
@@ -257,6 +265,7 @@ def test_a_chain_that_ends_in_a_cycle_is_survived(db: StateDatabase, strange: St
     assert db.get_conversation_root("a") == "a"
 
 
+@pytest.mark.requirement("lineage:damage")
 def test_a_link_to_a_session_that_is_gone_is_an_end(db: StateDatabase, strange: Strange) -> None:
     continued(db, "a", "b", "c")
     strange("DELETE FROM sessions WHERE id = 'a'")

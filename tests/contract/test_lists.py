@@ -26,6 +26,7 @@ def test_an_empty_home_lists_nothing(db: StateDatabase) -> None:
     assert db.find_sessions(SessionFilter()) == []
 
 
+@pytest.mark.requirement("lists:lines")
 def test_a_line_says_what_a_conversation_is(db: StateDatabase) -> None:
     make(db, "a", 10.0, 30.0, 20.0, started_at=5.0, cwd="/srv/app", source="tui")
     db.set_session_title("a", "Trip")
@@ -87,6 +88,7 @@ def test_messages_are_counted_live_whatever_the_counter_says(
     assert db.list_sessions().items[0].messages == 1
 
 
+@pytest.mark.requirement("lists:preview")
 @pytest.mark.parametrize(
     ("content", "preview"),
     [
@@ -112,6 +114,7 @@ def test_the_preview_is_the_beginning_of_what_the_user_said_first(
     assert db.list_sessions().items[0].preview == preview
 
 
+@pytest.mark.requirement("lists:preview")
 def test_the_preview_is_of_the_message_that_was_stored_first_whatever_its_time(
     db: StateDatabase,
 ) -> None:
@@ -139,6 +142,7 @@ def test_an_unknown_session_has_no_line(db: StateDatabase) -> None:
         db.summarize("nobody")
 
 
+@pytest.mark.requirement("lists:lines")
 def test_a_conversation_is_one_line(db: StateDatabase) -> None:
     make(db, "root", 1.0, started_at=1.0)
     db.end_session("root", "compression")
@@ -177,6 +181,7 @@ def seven(db: StateDatabase) -> StateDatabase:
     return db
 
 
+@pytest.mark.requirement("lists:cursors")
 @pytest.mark.parametrize(
     ("order", "expected"), [("recent", "dbcafeg"), ("started", "gabcdfe"), ("size", "cfbgdae")]
 )
@@ -189,6 +194,7 @@ def test_an_order_is_walked_page_by_page(
     assert "".join(listed(seven, everything, order=order, limit=limit)) == expected
 
 
+@pytest.mark.requirement("lists:lines")
 def test_the_start_of_a_conversation_orders_it(db: StateDatabase) -> None:
     make(db, "root", 1.0, started_at=1.0)
     db.end_session("root", "compression")
@@ -198,6 +204,7 @@ def test_the_start_of_a_conversation_orders_it(db: StateDatabase) -> None:
     assert [(line.id, line.started_at) for line in lines] == [("other", 50.0), ("tip", 1.0)]
 
 
+@pytest.mark.requirement("lists:cursors")
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_walk_is_complete_and_shows_none_twice_while_others_write(
     seven: StateDatabase, other: StateDatabase, order: Any
@@ -223,6 +230,7 @@ def test_a_cursor_survives_a_restart(
     assert "".join(line.id for line in rest) == "afeg"
 
 
+@pytest.mark.requirement("lists:cursors")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -301,6 +309,7 @@ def many(db: StateDatabase) -> StateDatabase:
     return db
 
 
+@pytest.mark.requirement("lists:filters")
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
@@ -364,6 +373,7 @@ def test_a_filter_selects_and_is_taken_literally(
     assert sorted(many.find_sessions(selected)) == sorted(expected.split())
 
 
+@pytest.mark.requirement("lists:filters")
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     ("where", "lines"),

@@ -361,6 +361,7 @@ def expected_message(message: Message) -> tuple[Any, ...]:
     return (message.id, message.role, message.content, message.at, *flags)
 
 
+@pytest.mark.requirement("machine:any")
 @pytest.mark.timeout(300)
 def test_any_course_of_steps_leaves_what_the_model_says(engine: Engine) -> None:
     machine = type("MachineOf", (Machine,), {"engine": engine})

@@ -60,6 +60,7 @@ def counters(db: StateDatabase) -> tuple[int, int]:
 # -- what goes in comes out ------------------------------------------------------------------
 
 
+@pytest.mark.requirement("messages:content")
 @pytest.mark.parametrize(
     ("given", "read"),
     [
@@ -98,6 +99,7 @@ def test_content_reads_as_it_was_given(
     assert [row["content"] for row in again.read_window(session).messages] == [read]
 
 
+@pytest.mark.requirement("messages:columns")
 def test_every_column_reads_as_it_was_given(db: StateDatabase, session: str) -> None:
     given: dict[str, Any] = {
         "tool_call_id": "c0",
@@ -127,6 +129,7 @@ def test_every_column_reads_as_it_was_given(db: StateDatabase, session: str) -> 
 OPENAI: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "12 files"}
 
 
+@pytest.mark.requirement("messages:columns")
 @pytest.mark.parametrize("role", ["tool", "function"])
 def test_openai_name_is_the_tool_name(db: StateDatabase, session: str, role: str) -> None:
     given = {**OPENAI, "role": role, "name": "list_files"}
@@ -148,6 +151,7 @@ def test_empty_annotations_are_ignored(db: StateDatabase, session: str) -> None:
         db.append_messages(session, [message | {"annotations": [{"type": "url_citation"}]}])
 
 
+@pytest.mark.requirement("messages:columns")
 def test_private_keys_are_ignored(db: StateDatabase, session: str) -> None:
     markers = {"_flushed": True, "_at": datetime.now(timezone.utc), "_of": {"a": 1}, "__": "x"}
     message = get(db, db.append_messages(session, [{**OPENAI, **markers}]).ids[0])
@@ -155,6 +159,7 @@ def test_private_keys_are_ignored(db: StateDatabase, session: str) -> None:
     assert markers.keys().isdisjoint(message)
 
 
+@pytest.mark.requirement("messages:columns")
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
@@ -196,6 +201,7 @@ def test_tool_calls_of_any_shape_are_counted_as_a_recount_does(
     assert db.recount_session(session) is False
 
 
+@pytest.mark.requirement("messages:counters")
 @pytest.mark.parametrize("role", ["user", "tool", "system", "invented"])
 def test_tool_calls_of_any_role_are_counted_as_a_recount_does(
     db: StateDatabase, session: str, role: str
@@ -205,6 +211,7 @@ def test_tool_calls_of_any_role_are_counted_as_a_recount_does(
     assert db.recount_session(session) is False
 
 
+@pytest.mark.requirement("messages:columns")
 def test_empty_reasoning_is_not_no_reasoning(db: StateDatabase, session: str) -> None:
     empty = db.append_message(session, "assistant", "x", reasoning_content="")
     none = db.append_message(session, "assistant", "x", reasoning_content=None)
@@ -214,6 +221,7 @@ def test_empty_reasoning_is_not_no_reasoning(db: StateDatabase, session: str) ->
     assert ["reasoning_content" in message for message in told] == [True, False]
 
 
+@pytest.mark.requirement("messages:counters")
 def test_rows_of_any_role_are_kept(db: StateDatabase, session: str) -> None:
     for role in ("user", "assistant", "tool", "system", "session_meta", "invented"):
         db.append_message(session, role)
@@ -264,6 +272,7 @@ def test_messages_of_one_batch_stand_in_order_of_time_too(db: StateDatabase, ses
     assert times == sorted(set(times))
 
 
+@pytest.mark.requirement("messages:columns")
 @pytest.mark.parametrize(
     "message",
     [
@@ -313,6 +322,7 @@ def test_columns_of_the_verbs_are_not_set_by_a_message(db: StateDatabase, sessio
     assert counters(db) == (2, 0)
 
 
+@pytest.mark.requirement("messages:content")
 def test_half_characters_inside_parts_break_nothing_later(db: StateDatabase, session: str) -> None:
     parts = [{"type": "text", "text": "half \ud83d"}]
     db.append_messages(session, [{"role": "user", "content": parts}] * 3000)
@@ -324,6 +334,7 @@ def test_half_characters_inside_parts_break_nothing_later(db: StateDatabase, ses
 # -- append ----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("messages:counters")
 def test_an_append_is_its_id_with_the_revisions(db: StateDatabase, session: str) -> None:
     first = db.append_message(session, "user", "x")
     second = db.append_message(session, "assistant", "y", tool_calls=CALLS * 3)
@@ -347,6 +358,7 @@ def test_none_are_appended_without_a_change(db: StateDatabase, session: str) -> 
     assert (done.ids, done.before, done.after) == ((), db.revision(session), db.revision(session))
 
 
+@pytest.mark.requirement("messages:chain")
 def test_an_append_chain_is_continuous_across_instances(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:
@@ -380,6 +392,7 @@ def test_an_append_with_the_expected_revision_succeeds(db: StateDatabase, sessio
     assert lazily.after.live == 1
 
 
+@pytest.mark.requirement("messages:expect")
 def test_an_append_after_a_foreign_change_is_a_conflict(
     db: StateDatabase, other: StateDatabase, session: str
 ) -> None:
@@ -391,6 +404,7 @@ def test_an_append_after_a_foreign_change_is_a_conflict(
     assert counters(db) == (2, 0)
 
 
+@pytest.mark.requirement("messages:platform")
 def test_a_platform_message_is_known_again(db: StateDatabase, session: str) -> None:
     db.append_message(session, "user", "x", platform_message_id="p1")
     db.append_message(session, "user", "y", message_id="p2")
@@ -402,6 +416,7 @@ def test_a_platform_message_is_known_again(db: StateDatabase, session: str) -> N
     assert [message["message_id"] for message in told] == ["p1", "p2"]
 
 
+@pytest.mark.requirement("messages:order")
 def test_rows_are_read_in_order_of_ids_and_in_parts(db: StateDatabase, session: str) -> None:
     for number, at in enumerate((50.0, 10.0, 40.0, 20.0, 30.0)):
         db.append_message(session, "user", str(number), timestamp=at)
@@ -429,6 +444,7 @@ def test_rows_are_counted_whatever_their_flags(db: StateDatabase, session: str) 
 # -- flags -----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("messages:flags")
 def test_a_rewind_takes_back_a_message_and_all_after_it(db: StateDatabase, session: str) -> None:
     ids = append(db, "a", "b", "c", "d")
     before = db.revision(session)
@@ -510,6 +526,7 @@ def test_what_was_rewound_comes_back(db: StateDatabase, session: str) -> None:
     assert db.revision(session) == rewound._replace(live=3)
 
 
+@pytest.mark.requirement("messages:flags")
 def test_a_restore_after_a_compaction_leaves_compacted_rows_compacted(
     db: StateDatabase, session: str
 ) -> None:
@@ -531,6 +548,7 @@ def test_a_part_of_what_was_rewound_leaves_the_counters_as_they_were(
     assert counters(db) == (3, 0)
 
 
+@pytest.mark.requirement("messages:flags")
 def test_a_compaction_flags_live_rows_and_appends_in_their_place(
     db: StateDatabase, session: str
 ) -> None:
@@ -569,6 +587,7 @@ def test_a_refused_compaction_changes_nothing(db: StateDatabase, session: str) -
     assert (db.revision(session), contents(db)) == (before, ["a", "b"])
 
 
+@pytest.mark.requirement("messages:replace")
 def test_replacing_deletes_every_row(db: StateDatabase, session: str) -> None:
     ids = append(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
@@ -580,6 +599,7 @@ def test_replacing_deletes_every_row(db: StateDatabase, session: str) -> None:
     assert counters(db) == (1, 1)
 
 
+@pytest.mark.requirement("messages:replace")
 def test_replacing_live_rows_keeps_the_others(db: StateDatabase, session: str) -> None:
     ids = append(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])
@@ -600,6 +620,7 @@ def test_replacing_by_the_same_rows_is_a_change(db: StateDatabase, session: str)
     assert db.revision(session) != before
 
 
+@pytest.mark.requirement("messages:replace")
 def test_clearing_deletes_every_row(db: StateDatabase, session: str) -> None:
     ids = append(db, "a", "b", "c")
     db.rewind_to_message(session, ids[1])

@@ -101,6 +101,7 @@ def abandon(db: StateDatabase, step: Step) -> None:
         db.list_sessions()
 
 
+@pytest.mark.requirement("lists:stale")
 @settings(max_examples=15, deadline=None)
 @given(count=st.sampled_from([3, 198, 215]), steps=st.lists(STEPS, min_size=3, max_size=12))
 def test_the_list_is_what_a_look_at_every_session_would_say(
@@ -181,6 +182,7 @@ def test_a_list_inside_a_transaction_forgets_what_was_rolled_back(
             check(db, model)
 
 
+@pytest.mark.requirement("lists:stale")
 def test_a_session_that_was_put_back_is_listed_again(
     db: StateDatabase, other: StateDatabase, strange: Strange
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_session_that_was_put_back_is_listed_again(
     assert listed(db) == ["last", "old", "new"]
 
 
+@pytest.mark.requirement("lists:stale")
 def test_a_change_of_anything_on_a_line_shows_at_once(
     db: StateDatabase, other: StateDatabase
 ) -> None:

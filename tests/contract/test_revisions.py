@@ -20,6 +20,7 @@ def append(db: StateDatabase, *texts: str) -> list[int]:
     return [db.append_message("s", "user", text) for text in texts]
 
 
+@pytest.mark.requirement("messages:revision")
 @pytest.mark.parametrize(
     "change",
     [
@@ -81,6 +82,7 @@ def test_what_is_not_of_the_conversation_leaves_the_revision(
     assert db.revision(session) == before
 
 
+@pytest.mark.requirement("messages:revision")
 def test_a_revision_sees_rows_of_strangers(
     db: StateDatabase, session: str, strange: Callable[..., int]
 ) -> None:

@@ -45,12 +45,14 @@ def test_an_unknown_route_is_none(db: StateDatabase) -> None:
     assert db.gateway_routing_scopes() == {}
 
 
+@pytest.mark.requirement("routes:rows")
 def test_a_route_is_stored_over_what_was_read(db: StateDatabase) -> None:
     put(db, "k", "1")
     put(db, "k", "2", expect="1")
     assert get(db, "k") == "2"
 
 
+@pytest.mark.requirement("routes:rows")
 @pytest.mark.parametrize("expect", [None, "0", ""])
 def test_a_route_is_not_stored_over_anything_else(db: StateDatabase, expect: str | None) -> None:
     put(db, "k", "1")
@@ -65,6 +67,7 @@ def test_a_route_that_was_deleted_is_not_stored_over(db: StateDatabase) -> None:
     assert get(db, "k") is None
 
 
+@pytest.mark.requirement("routes:rows")
 def test_a_route_of_another_instance_is_seen_and_not_stored_over(
     db: StateDatabase, other: StateDatabase
 ) -> None:
@@ -75,6 +78,7 @@ def test_a_route_of_another_instance_is_seen_and_not_stored_over(
         put(db, "k", "3", expect="1")
 
 
+@pytest.mark.requirement("routes:scopes")
 def test_scopes_do_not_see_each_other(db: StateDatabase) -> None:
     put(db, "k", "1")
     put(db, "k", "2", scope="elsewhere")
@@ -85,6 +89,7 @@ def test_scopes_do_not_see_each_other(db: StateDatabase) -> None:
     assert db.get_gateway_routing_entry("k", scope="elsewhere") == "2"
 
 
+@pytest.mark.requirement("routes:scopes")
 def test_scopes_are_counted_and_the_one_that_was_written_last_comes_first(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
@@ -95,6 +100,7 @@ def test_scopes_are_counted_and_the_one_that_was_written_last_comes_first(
     assert list(db.gateway_routing_scopes().items()) == [("new", 1), ("middle", 3), ("old", 2)]
 
 
+@pytest.mark.requirement("routes:rows")
 def test_routes_are_deleted_that_are_as_they_were_read(db: StateDatabase) -> None:
     for key in "abc":
         put(db, key, "1")
@@ -111,6 +117,7 @@ def test_a_change_of_a_route_keeps_its_place(db: StateDatabase) -> None:
     assert list(db.load_gateway_routing_entries(scope=SCOPE)) == ["c", "a", "b"]
 
 
+@pytest.mark.requirement("routes:rows")
 def test_routes_and_sessions_change_together_or_not_at_all(db: StateDatabase) -> None:
     db.create_session("s1", "cli")
     put(db, "k", "1")
@@ -142,6 +149,7 @@ KEYS = (
 )
 
 
+@pytest.mark.requirement("routes:dump")
 def test_routes_are_dumped_as_members_of_an_object(db: StateDatabase) -> None:
     for number, key in enumerate(KEYS):
         put(db, key, json.dumps({"number": number}))
@@ -155,6 +163,7 @@ def test_routes_are_dumped_as_members_of_an_object(db: StateDatabase) -> None:
     assert list(loaded) == list(KEYS)
 
 
+@pytest.mark.requirement("routes:dump")
 def test_routes_are_dumped_without_some(db: StateDatabase) -> None:
     for key in KEYS:
         put(db, key)
@@ -205,6 +214,7 @@ def find(db: StateDatabase, **peer: Any) -> str | None:
     return None if row is None else row["id"]
 
 
+@pytest.mark.requirement("routes:peer")
 def test_the_session_of_a_chat_that_began_last_is_found(db: StateDatabase) -> None:
     add(db, "newest", 30.0, "session_reset")
     add(db, "older", 20.0)
@@ -214,6 +224,7 @@ def test_the_session_of_a_chat_that_began_last_is_found(db: StateDatabase) -> No
     assert find(db, session_key="unknown") is None
 
 
+@pytest.mark.requirement("routes:peer")
 def test_a_session_without_messages_or_that_was_left_is_not_found(db: StateDatabase) -> None:
     add(db, "older", 20.0)
     add(db, "left", 30.0, "session_switch")
@@ -221,6 +232,7 @@ def test_a_session_without_messages_or_that_was_left_is_not_found(db: StateDatab
     assert find(db) == "older"
 
 
+@pytest.mark.requirement("routes:peer")
 def test_a_chat_is_found_by_who_and_where_as_a_whole(db: StateDatabase) -> None:
     peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
     add(db, "s1", 1.0, session_key="an older key", **peer)
@@ -236,12 +248,14 @@ def test_nobody_nowhere_is_no_chat(db: StateDatabase) -> None:
     assert find(db) is None
 
 
+@pytest.mark.requirement("routes:peer")
 def test_the_key_comes_before_who_and_where(db: StateDatabase) -> None:
     add(db, "by_key", 1.0)
     add(db, "by_peer", 2.0, session_key="another", chat_id="42")
     assert find(db, chat_id="42") == "by_key"
 
 
+@pytest.mark.requirement("routes:peer")
 def test_the_sessions_of_a_chat_are_found_one_after_another(db: StateDatabase) -> None:
     for number in range(3):
         add(db, f"s{number}", 1.0)
@@ -249,6 +263,7 @@ def test_the_sessions_of_a_chat_are_found_one_after_another(db: StateDatabase) -
     assert find(db, older_than="unknown") is None
 
 
+@pytest.mark.requirement("routes:peer")
 def test_a_session_is_found_that_lives_or_has_ended_so(db: StateDatabase) -> None:
     add(db, "lives", 1.0)
     add(db, "closed", 2.0, "agent_close")

@@ -11,6 +11,7 @@ from tests.contract.test_routing import WITHOUT
 pytestmark = pytest.mark.parametrize("engine", WITHOUT, indirect=True)
 
 
+@pytest.mark.requirement("routes:none")
 def test_a_home_without_the_table_reads_no_routes_and_stores_none(db: StateDatabase) -> None:
     assert not db.has_routing
     assert db.load_gateway_routing_entries() == db.gateway_routing_scopes() == {}
@@ -22,6 +23,7 @@ def test_a_home_without_the_table_reads_no_routes_and_stores_none(db: StateDatab
         db.delete_gateway_routing_entries({"k": "1"})
 
 
+@pytest.mark.requirement("routes:none")
 def test_sessions_that_know_no_chats_are_not_found_by_one(db: StateDatabase) -> None:
     db.append_message("s1", "user", "x", create={"source": "telegram", "session_key": "k"})
     assert db.find_latest_session_for_peer(source="telegram", session_key="k") is None

@@ -19,6 +19,7 @@ def fill(db: StateDatabase) -> None:
     db.set_session_title("s", "Trip")
 
 
+@pytest.mark.requirement("compaction:rows")
 def test_a_session_is_copied_with_every_column_but_those_that_are_given(
     db: StateDatabase, strange: Callable[..., int]
 ) -> None:
@@ -34,6 +35,7 @@ def test_a_session_is_copied_with_every_column_but_those_that_are_given(
     assert copy["strange"] == b"\x00\xff"
 
 
+@pytest.mark.requirement("compaction:rows")
 def test_no_session_is_copied_over_another(db: StateDatabase) -> None:
     fill(db)
     db.create_session("there", "cli")
@@ -48,6 +50,7 @@ def test_no_session_is_copied_over_another(db: StateDatabase) -> None:
     assert db.get_session("copy") is None
 
 
+@pytest.mark.requirement("compaction:rows")
 def test_what_belongs_to_a_session_is_what_is_deleted_with_it(db: StateDatabase) -> None:
     fill(db)
     assert db.belongings("s") == {}
@@ -58,6 +61,7 @@ def test_what_belongs_to_a_session_is_what_is_deleted_with_it(db: StateDatabase)
     assert db.belongings("s") == {}
 
 
+@pytest.mark.requirement("compaction:rows")
 def test_routing_rows_are_put_back_as_they_were(db: StateDatabase) -> None:
     if not db.has_routing:
         assert db.routing_rows("s") == []
@@ -96,6 +100,7 @@ def test_where_routes_lead_is_seen_as_it_is_inside_of_a_transaction(db: StateDat
         assert db.routing_rows("s") == []
 
 
+@pytest.mark.requirement("compaction:rows")
 def test_fields_are_put_back_to_what_they_were(db: StateDatabase) -> None:
     fill(db)
     row = dict(db.get_session("s") or {})
@@ -108,6 +113,7 @@ def test_fields_are_put_back_to_what_they_were(db: StateDatabase) -> None:
     assert not db.put_session_fields("nowhere", {"title": None})
 
 
+@pytest.mark.requirement("compaction:rows")
 @pytest.mark.parametrize("name", ["id", "no_such_column", 'title" = 1 --'])
 def test_only_columns_of_a_session_are_put_back(db: StateDatabase, name: str) -> None:
     fill(db)

@@ -16,6 +16,7 @@ from tests.contract.searching import found_by, ids, say
 CALL = [{"id": "c1", "type": "function", "function": {"name": "run_query"}}]
 
 
+@pytest.mark.requirement("search:queries")
 @pytest.mark.parametrize(
     ("text", "query"),
     [
@@ -79,6 +80,7 @@ def test_a_query_that_means_what_it_says_finds_nothing_else(
     assert db.search(query if query != "cat" else '"cat"').hits == []
 
 
+@pytest.mark.requirement("search:parts")
 @pytest.mark.parametrize("query", ["大阪", "大", "tokyo", '"line two"', "two", "größe", "Привет"])
 def test_multi_part_content_is_found_by_what_it_says(db: StateDatabase, query: str) -> None:
     parts = [
@@ -92,6 +94,7 @@ def test_multi_part_content_is_found_by_what_it_says(db: StateDatabase, query: s
     assert ids(db.search(query)) == [message_id]
 
 
+@pytest.mark.requirement("search:parts")
 @pytest.mark.parametrize("query", ["image_url", "base64", "type", "json"])
 def test_how_content_is_stored_is_not_found(db: StateDatabase, query: str) -> None:
     parts = [
@@ -107,6 +110,7 @@ def test_a_tool_result_is_found_by_the_name_of_its_tool(db: StateDatabase) -> No
     assert ids(db.search("terminal_runner")) == [message_id]
 
 
+@pytest.mark.requirement("search:queries")
 @pytest.mark.parametrize("needle", ["gration of", "GRATION", "t_id=7", "r.b", "据库", "的", "(x)"])
 def test_a_substring_is_found_wherever_it_is(db: StateDatabase, needle: str) -> None:
     message_id = say(db, "one", "migration of user.baz where t_id=7 (x) 数据库的")
@@ -123,6 +127,7 @@ def test_wildcards_of_the_database_are_only_text(db: StateDatabase) -> None:
     assert found_by(db, "_", mode="substring") == {message_id}
 
 
+@pytest.mark.requirement("search:questions")
 def test_all_words_come_before_prefixes_and_prefixes_before_any(db: StateDatabase) -> None:
     both = say(db, "one", "deploy the parser")
     begun = say(db, "two", "deployment of parsers")
@@ -143,6 +148,7 @@ def test_of_any_words_more_are_better(db: StateDatabase) -> None:
     assert set(ids(db.search("apples green pears xylophone"))) == {one, two, three}
 
 
+@pytest.mark.requirement("search:questions")
 def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
     answer = say(db, "one", "We decided that the orders schema keeps one row a line item.")
     say(db, "two", "The schema of the wiki is fine.")
@@ -150,6 +156,7 @@ def test_a_question_finds_its_answer_in_other_words(db: StateDatabase) -> None:
     assert ids(db.search("what did we decide about the orders schema?"))[0] == answer
 
 
+@pytest.mark.requirement("search:syntax")
 @pytest.mark.parametrize(
     "query",
     ['"unbalanced ledger', "AND ledger", "ledger AND", "NOT ledger", "ledger OR", "((ledger OR",
@@ -181,6 +188,7 @@ def test_nothing_is_found_by_nothing(db: StateDatabase, query: str) -> None:
     assert db.search(query, mode="substring").hits == []
 
 
+@pytest.mark.requirement("search:filters")
 def test_search_is_filtered_by_source_role_time_and_session(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     db.create_session("b", "telegram")
@@ -198,6 +206,7 @@ def test_search_is_filtered_by_source_role_time_and_session(db: StateDatabase) -
     assert found_by(db, "common", session="b", source=["cli"]) == set()
 
 
+@pytest.mark.requirement("search:filters")
 def test_search_is_filtered_by_project(db: StateDatabase) -> None:
     for name, cwd in (("a", "/srv/app"), ("b", "/srv/app/lib"), ("c", "/srv/apples"), ("d", None)):
         db.create_session(name, "cli", cwd=cwd)
@@ -255,6 +264,7 @@ def test_a_hit_says_where_it_is_and_why(db: StateDatabase) -> None:
     assert len(hit.snippet) <= 210
 
 
+@pytest.mark.requirement("search:flags")
 def test_rewound_messages_are_never_found(db: StateDatabase) -> None:
     say(db, "a", "first")
     second = say(db, "a", "ledger 数据库 part")
@@ -266,6 +276,7 @@ def test_rewound_messages_are_never_found(db: StateDatabase) -> None:
     assert ids(db.search("ledger")) == [second]
 
 
+@pytest.mark.requirement("search:flags")
 def test_compacted_messages_are_found_once(db: StateDatabase) -> None:
     old = say(db, "a", "ledger gone", timestamp=1.0)
     say(db, "a", "ledger carried", timestamp=2.0)
@@ -332,6 +343,7 @@ def test_newer_and_shorter_messages_come_first(db: StateDatabase) -> None:
     assert ids(db.search("ledger")) in ([new, padded, old], [new, old, padded])
 
 
+@pytest.mark.requirement("search:pages")
 @pytest.mark.parametrize("per", ["message", "conversation"])
 @pytest.mark.parametrize("mode", ["words", "substring"])
 def test_pages_hold_every_hit_once(db: StateDatabase, per: Any, mode: Any) -> None:
@@ -376,6 +388,7 @@ def test_a_cursor_of_another_search_is_invalid(db: StateDatabase, change: Any) -
         db.search("ledger", cursor="nonsense")
 
 
+@pytest.mark.requirement("search:pages")
 @pytest.mark.parametrize("name", ["source", "roles"])
 def test_a_cursor_is_valid_for_the_same_filters_in_another_order(
     db: StateDatabase, name: str
@@ -411,6 +424,7 @@ TYPED = st.text(max_size=60) | st.lists(
 ).map("".join)  # fmt: skip
 
 
+@pytest.mark.requirement("search:syntax")
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -454,6 +468,7 @@ def test_a_flag_that_a_stranger_flipped_counts_at_once(
     assert db.search("ledger").hits == []
 
 
+@pytest.mark.requirement("search:pages")
 @pytest.mark.parametrize("odd", [0, -1, -4000, -(2**63), 2**62, 2**63 - 1])
 def test_a_message_of_any_id_is_found_on_every_page(
     db: StateDatabase, strange: Callable[..., int], odd: int

@@ -23,12 +23,14 @@ CALLED = {
 OTHER_IDS = dict.fromkeys(("id", "call_id", "response_item_id"), "call_other")
 
 
+@pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("query", ["run_query", "orders.sql", "大阪", "second"])
 def test_a_tool_call_is_found_by_its_name_and_its_arguments(db: StateDatabase, query: str) -> None:
     message_id = say(db, "one", None, "assistant", tool_calls=[CALLED])
     assert ids(db.search(query)) == [message_id]
 
 
+@pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("query", ["call_Qx7-Zt9", "CALL_qx7*", "Zt9", "fc_00aB", "look Qx7"])
 def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, query: str) -> None:
     say(db, "other", "We look and call.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])
@@ -40,6 +42,7 @@ def test_a_tool_call_is_found_by_its_ids_which_are_not_shown(db: StateDatabase, 
     assert second.snippet.startswith("We look here. We look here. ")
 
 
+@pytest.mark.requirement("search:calls")
 @pytest.mark.parametrize("needle", ["l_Qx7-Z", "00ab", "c_0"])
 def test_a_piece_of_the_id_of_a_tool_call_is_found(db: StateDatabase, needle: str) -> None:
     say(db, "other", "We look.", "assistant", tool_calls=[{**CALLED, **OTHER_IDS}])

@@ -21,6 +21,7 @@ def row(db: StateDatabase, session_id: str) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.requirement("sessions:mapping")
 def test_a_created_session_reads_as_a_mapping(db: StateDatabase) -> None:
     before = time.time()
     assert db.create_session("s", "cli", model="m") == "s"
@@ -43,6 +44,7 @@ def test_a_session_that_is_not_there_is_none(db: StateDatabase) -> None:
     assert db.get_session("nobody") is None
 
 
+@pytest.mark.requirement("sessions:create")
 def test_a_second_create_fills_what_is_empty_and_changes_nothing_else(db: StateDatabase) -> None:
     db.create_session("s", "cli", started_at=5.0, cwd="/a")
     first = row(db, "s")
@@ -52,6 +54,7 @@ def test_a_second_create_fills_what_is_empty_and_changes_nothing_else(db: StateD
     assert row(db, "s") == {**first, "model": "m", "system_prompt": "be kind"}
 
 
+@pytest.mark.requirement("sessions:create")
 def test_a_second_create_never_sets_a_user(db: StateDatabase) -> None:
     db.create_session("s", "cli", user_id="first")
     db.create_session("s", "cli", user_id="second")
@@ -88,12 +91,14 @@ def test_a_gateway_session_keeps_its_peer(db: StateDatabase) -> None:
     assert found["user_id"] == "u"
 
 
+@pytest.mark.requirement("sessions:invalid")
 @pytest.mark.parametrize("session_id", ["", None, 5, "\ud800"])
 def test_an_id_that_cannot_be_one_is_invalid(db: StateDatabase, session_id: Any) -> None:
     with pytest.raises(InvalidInput):
         db.create_session(session_id, "cli")
 
 
+@pytest.mark.requirement("sessions:invalid")
 @pytest.mark.parametrize(
     "fields",
     [
@@ -195,6 +200,7 @@ def test_text_with_half_a_character_is_mended(db: StateDatabase) -> None:
 # -- lazy creation ---------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("sessions:lazy")
 def test_the_first_message_creates_its_session_in_the_same_step(
     db: StateDatabase, other: StateDatabase
 ) -> None:
@@ -205,6 +211,7 @@ def test_the_first_message_creates_its_session_in_the_same_step(
     assert (found["source"], found["model"], found["message_count"]) == ("cli", "m", 1)
 
 
+@pytest.mark.requirement("sessions:lazy")
 def test_a_message_that_is_refused_creates_no_session(db: StateDatabase) -> None:
     with pytest.raises(InvalidInput):
         db.append_message("s", "user", "x", create={"source": "cli"}, bogus=1)
@@ -213,6 +220,7 @@ def test_a_message_that_is_refused_creates_no_session(db: StateDatabase) -> None
     assert db.get_session("s") is None
 
 
+@pytest.mark.requirement("sessions:lazy")
 def test_no_messages_create_no_session(db: StateDatabase) -> None:
     appended = db.append_messages("s", [], create={"source": "cli"})
     assert appended.ids == ()
@@ -254,6 +262,7 @@ def test_what_has_a_verb_of_its_own_is_not_updated(db: StateDatabase, name: str)
         db.update_session("s", **{name: "x"})
 
 
+@pytest.mark.requirement("sessions:looking")
 @pytest.mark.parametrize("name", ["session_key", "display_name", "git_branch", "pinned"])
 def test_a_column_that_this_home_has_not_is_unsupported(db: StateDatabase, name: str) -> None:
     db.create_session("s", "cli")
@@ -265,6 +274,7 @@ def test_a_column_that_this_home_has_not_is_unsupported(db: StateDatabase, name:
 # -- end, reopen, promote --------------------------------------------------------------------
 
 
+@pytest.mark.requirement("sessions:end")
 def test_the_first_end_reason_wins(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     before = time.time()
@@ -276,6 +286,7 @@ def test_the_first_end_reason_wins(db: StateDatabase) -> None:
     assert row(db, "s") == ended
 
 
+@pytest.mark.requirement("sessions:end")
 def test_a_session_may_end_without_a_reason(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     assert db.end_session("s", None)
@@ -284,6 +295,7 @@ def test_a_session_may_end_without_a_reason(db: StateDatabase) -> None:
     assert row(db, "s")["end_reason"] is None
 
 
+@pytest.mark.requirement("sessions:reopen")
 def test_reopening_forgets_the_end(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     first = row(db, "s")
@@ -293,6 +305,7 @@ def test_reopening_forgets_the_end(db: StateDatabase) -> None:
     assert db.end_session("s", "again")
 
 
+@pytest.mark.requirement("sessions:promote")
 @pytest.mark.parametrize(
     ("reason", "promoted"),
     [
@@ -337,6 +350,7 @@ def chain(db: StateDatabase, *ids: str) -> None:
             db.end_session(session_id, "compression")
 
 
+@pytest.mark.requirement("sessions:archive")
 @pytest.mark.parametrize("named", ["a", "b", "c"])
 def test_archiving_reaches_the_whole_lineage_both_ways(db: StateDatabase, named: str) -> None:
     chain(db, "a", "b", "c")
@@ -360,6 +374,7 @@ def test_archiving_reaches_a_continuation_that_was_not_gone_on_with(db: StateDat
 # -- gateway fields --------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("sessions:expiry")
 def test_expiry_is_noted_where_there_is_a_column(db: StateDatabase) -> None:
     db.create_session("s", "telegram")
     with where_there_is(db, "expiry_finalized"):
@@ -370,6 +385,7 @@ def test_expiry_is_noted_where_there_is_a_column(db: StateDatabase) -> None:
         assert not db.set_expiry_finalized("nobody")
 
 
+@pytest.mark.requirement("sessions:peer")
 def test_a_peer_is_overwritten_but_a_name_only_where_it_is_given(db: StateDatabase) -> None:
     db.create_session("s", "cli", user_id="old")
     full = {"session_key": "k", "chat_id": "c", "chat_type": "dm", "thread_id": "t"}
@@ -410,6 +426,7 @@ def test_verbs_that_say_whether_they_did_say_no_for_an_unknown_session(db: State
     assert db.get_session("nobody") is None
 
 
+@pytest.mark.requirement("sessions:unknown")
 @pytest.mark.parametrize(
     "verb",
     [

@@ -45,6 +45,7 @@ async def other_task_in_transaction(
             leave.set()
 
 
+@pytest.mark.requirement("transactions:tasks")
 @pytest.mark.parametrize("fails", [False, True])
 async def test_change_of_another_task_is_refused(db: StateDatabase, fails: bool) -> None:
     async with other_task_in_transaction(db, fails=fails):
@@ -53,6 +54,7 @@ async def test_change_of_another_task_is_refused(db: StateDatabase, fails: bool)
     assert texts(db) == ([] if fails else ["inside"])
 
 
+@pytest.mark.requirement("transactions:tasks")
 async def test_transaction_of_another_task_is_refused(db: StateDatabase) -> None:
     async with other_task_in_transaction(db):
         with pytest.raises(Busy, match=r"run\(step\)"), db.transaction():
@@ -60,6 +62,7 @@ async def test_transaction_of_another_task_is_refused(db: StateDatabase) -> None
     assert texts(db) == ["inside"]
 
 
+@pytest.mark.requirement("transactions:tasks")
 async def test_another_task_reads_committed_rows(db: StateDatabase) -> None:
     async with other_task_in_transaction(db):
         assert texts(db) == []
@@ -85,6 +88,7 @@ async def test_child_task_is_another_task(db: StateDatabase) -> None:
     assert db.get_meta("key") is None
 
 
+@pytest.mark.requirement("transactions:tasks")
 async def test_change_in_another_thread_waits(db: StateDatabase) -> None:
     adb = AsyncSessionDB(db)
     async with anyio.create_task_group() as group, other_task_in_transaction(db, fails=True):

@@ -12,6 +12,7 @@ from session_core import InvalidInput, StateDatabase, TitleTaken
 Open = Callable[[], StateDatabase]
 
 
+@pytest.mark.requirement("titles:cleaning")
 @pytest.mark.parametrize(
     ("given", "stored"),
     [
@@ -44,6 +45,7 @@ def test_a_title_is_cleaned(
     assert (again.get_session("s") or {})["title"] == stored
 
 
+@pytest.mark.requirement("titles:length")
 def test_a_title_of_101_characters_is_too_long(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.set_session_title("s", "before")
@@ -73,6 +75,7 @@ def test_an_unknown_session_takes_no_title(db: StateDatabase) -> None:
     assert db.get_session_title("nobody") is None
 
 
+@pytest.mark.requirement("titles:unique")
 @pytest.mark.parametrize("archived", [False, True])
 def test_a_title_is_unique_also_against_archived_sessions(
     db: StateDatabase, archived: bool
@@ -88,6 +91,7 @@ def test_a_title_is_unique_also_against_archived_sessions(
     assert (db.get_session_title("a"), db.get_session_title("b")) == ("Trip", None)
 
 
+@pytest.mark.requirement("titles:unique")
 def test_a_title_is_compared_exactly(db: StateDatabase) -> None:
     for session_id, title in (("a", "Trip"), ("b", "trip"), ("c", "Trip_"), ("d", "Tripx")):
         db.create_session(session_id, "cli")
@@ -113,6 +117,7 @@ def continued(db: StateDatabase, parent: str, child: str, **fields: Any) -> None
     db.create_session(child, "cli", parent_session_id=parent, **fields)
 
 
+@pytest.mark.requirement("titles:moving")
 def test_a_title_moves_from_an_ancestor_of_the_conversation(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     db.set_session_title("a", "Trip")
@@ -122,6 +127,7 @@ def test_a_title_moves_from_an_ancestor_of_the_conversation(db: StateDatabase) -
     assert [db.get_session_title(name) for name in "abc"] == [None, None, "Trip"]
 
 
+@pytest.mark.requirement("titles:moving")
 def test_a_title_moves_not_from_a_descendant_nor_to_a_branch(db: StateDatabase) -> None:
     db.create_session("a", "cli")
     continued(db, "a", "b")
@@ -156,6 +162,7 @@ def titled(db: StateDatabase, **titles: str) -> None:
         db.set_session_title(session_id, title)
 
 
+@pytest.mark.requirement("titles:next")
 @pytest.mark.parametrize(
     ("taken", "base", "following"),
     [
@@ -180,6 +187,7 @@ def test_the_next_title_of_a_lineage_is_numbered(
     assert db.get_next_title_in_lineage(base) == following
 
 
+@pytest.mark.requirement("titles:next")
 def test_the_next_title_is_free_even_where_it_had_to_be_cut(db: StateDatabase) -> None:
     for number in range(12):
         title = db.get_next_title_in_lineage("x" * 100)
@@ -194,6 +202,7 @@ def test_a_lineage_needs_a_title(db: StateDatabase) -> None:
             db.get_next_title_in_lineage(nothing)
 
 
+@pytest.mark.requirement("titles:resolve")
 def test_a_title_resolves_to_the_newest_of_its_lineage(db: StateDatabase) -> None:
     titled(db, a="Trip", b="Trip #2", c="Trip #3", d="Trips", e="Other #9")
     assert db.resolve_session_by_title("Trip") == "c"

@@ -62,6 +62,7 @@ def test_a_transaction_is_seen_by_others_when_it_is_whole(
     assert texts(reopen()) == ["a"]
 
 
+@pytest.mark.requirement("transactions:whole")
 def test_an_error_undoes_all_of_a_transaction(db: StateDatabase, other: StateDatabase) -> None:
     db.append_message("s", "user", "a", create={"source": "cli"})
     before = (db.get_session("s"), db.revision("s"), db.list_sessions())
@@ -81,6 +82,7 @@ def test_an_error_undoes_all_of_a_transaction(db: StateDatabase, other: StateDat
         assert (instance.get_session("t"), instance.get_meta("k")) == (None, None)
 
 
+@pytest.mark.requirement("transactions:whole")
 def test_an_inner_transaction_is_undone_alone(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     with db.transaction():
@@ -124,6 +126,7 @@ def test_a_refused_change_inside_takes_nothing_with_it(db: StateDatabase) -> Non
     assert row["message_count"] == 2
 
 
+@pytest.mark.requirement("transactions:whole")
 def test_revisions_are_right_after_a_rollback(db: StateDatabase) -> None:
     first = db.append_message("s", "user", "a", create={"source": "cli"}).after
     with given_up(db):
@@ -171,6 +174,7 @@ def test_what_the_caller_raises_inside_comes_out_as_it_is(db: StateDatabase) -> 
 # -- threads ---------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("transactions:threads")
 @pytest.mark.parametrize("instances", [1, 2])
 def test_of_many_writers_to_one_session_nothing_is_lost(
     db: StateDatabase, other: StateDatabase, instances: int
@@ -208,6 +212,7 @@ def test_writers_to_sessions_of_their_own_create_them_lazily(db: StateDatabase) 
     assert len(db.find_sessions(SessionFilter(ids=tuple(f"s{n}" for n in range(WRITERS))))) == 8
 
 
+@pytest.mark.requirement("transactions:threads")
 def test_a_mistake_of_one_thread_takes_nothing_from_the_others(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.create_session("t", "cli")
@@ -341,6 +346,7 @@ def test_a_reader_sees_one_moment(db: StateDatabase, other: StateDatabase) -> No
 # -- closing ---------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("transactions:close")
 def test_a_closed_database_says_so(db: StateDatabase) -> None:
     db.append_message("s", "user", "x", create={"source": "cli"})
     db.close()
@@ -365,6 +371,7 @@ def test_a_database_is_not_closed_inside_its_own_transaction(db: StateDatabase) 
     assert texts(db) == ["x"]
 
 
+@pytest.mark.requirement("transactions:close")
 def test_what_was_acknowledged_before_a_close_is_there(db: StateDatabase, reopen: Open) -> None:
     db.create_session("s", "cli")
     acknowledged: list[int] = []
@@ -429,6 +436,7 @@ print([row["content"] for row in db.get_messages("s")])
 """
 
 
+@pytest.mark.requirement("transactions:fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_may_not_use_what_was_opened_before_it(engine: Engine, home_path: Path) -> None:
     done = subprocess.run(

@@ -92,6 +92,7 @@ def is_untouched(db: StateDatabase) -> bool:
     return db.find_sessions(SessionFilter(status="all")) == ["s"] and db.message_count() == 1
 
 
+@pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize(("call", "answer"), ANSWERS.values(), ids=ANSWERS)
 def test_an_id_that_is_not_there_is_answered(
     filled: StateDatabase, call: Call, answer: Any
@@ -100,6 +101,7 @@ def test_an_id_that_is_not_there_is_answered(
     assert is_untouched(filled)
 
 
+@pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize("call", NOT_FOUND.values(), ids=NOT_FOUND)
 def test_an_id_that_has_to_be_there_is_not_found_and_named(
     filled: StateDatabase, call: Call
@@ -109,6 +111,7 @@ def test_an_id_that_has_to_be_there_is_not_found_and_named(
     assert is_untouched(filled)
 
 
+@pytest.mark.requirement("errors:unknown-ids")
 @pytest.mark.parametrize("call", COMPACTING.values(), ids=COMPACTING)
 def test_a_session_to_be_compacted_has_to_be_there(filled: StateDatabase, call: Call) -> None:
     with where_there_is(filled, "compacted"), pytest.raises(NotFound):

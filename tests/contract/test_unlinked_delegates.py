@@ -32,6 +32,7 @@ def home(db: StateDatabase) -> StateDatabase:
     return db
 
 
+@pytest.mark.requirement("homes:unlinked-delegates")
 @pytest.mark.parametrize("order", ["recent", "started", "size"])
 @pytest.mark.parametrize("where", [SessionFilter(), SessionFilter(source=("cli",), status="all")])
 def test_unlinked_delegate_is_not_a_conversation(
@@ -41,12 +42,14 @@ def test_unlinked_delegate_is_not_a_conversation(
     assert home.link_kind("worker") == home.link_kind("lost") == "delegate"
 
 
+@pytest.mark.requirement("homes:unlinked-delegates")
 def test_unlinked_delegate_is_read_and_found(home: StateDatabase) -> None:
     assert len(home.get_messages("lost")) == 1
     hits = home.search("walrus", per="message").hits
     assert {hit.session_id for hit in hits} >= {"worker", "helper", "lost", "of_nobody"}
 
 
+@pytest.mark.requirement("homes:unlinked-delegates")
 def test_inventory_names_the_parent_of_the_mark(home: StateDatabase) -> None:
     links = {stock.id: (stock.parent_id, stock.link) for stock in home.inventory()}
     assert links == {
@@ -59,6 +62,7 @@ def test_inventory_names_the_parent_of_the_mark(home: StateDatabase) -> None:
     }
 
 
+@pytest.mark.requirement("homes:unlinked-delegates")
 def test_deleted_parent_takes_its_unlinked_delegates(home: StateDatabase) -> None:
     assert home.delete_session("boss")
     assert {stock.id for stock in home.inventory()} == {"other", "lost", "of_nobody"}
@@ -66,6 +70,7 @@ def test_deleted_parent_takes_its_unlinked_delegates(home: StateDatabase) -> Non
     assert {stock.id for stock in home.inventory()} == {"other", "of_nobody"}
 
 
+@pytest.mark.requirement("homes:unlinked-delegates")
 def test_link_of_a_delegate_comes_before_its_mark(db: StateDatabase) -> None:
     add(db, "boss")
     add(db, "other")
@@ -76,6 +81,7 @@ def test_link_of_a_delegate_comes_before_its_mark(db: StateDatabase) -> None:
     assert db.get_session("worker") is None
 
 
+@pytest.mark.requirement("homes:unlinked-delegates")
 def test_mark_that_closes_a_circle_is_no_link(db: StateDatabase) -> None:
     delegate(db, "a", "b")
     delegate(db, "b", "a")
@@ -92,6 +98,7 @@ def test_mark_that_closes_a_circle_is_no_link(db: StateDatabase) -> None:
     assert {stock.id for stock in db.inventory()} == {"child"}
 
 
+@pytest.mark.requirement("homes:unlinked-delegates")
 def test_odd_marks_are_survived(db: StateDatabase, strange: Strange) -> None:
     add(db, "boss")
     for number, config in enumerate(

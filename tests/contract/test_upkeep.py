@@ -53,6 +53,7 @@ def column(db: StateDatabase, session_id: str, name: str) -> Any:
     return dict(found)[name]
 
 
+@pytest.mark.requirement("upkeep:orphans")
 def test_an_orphaned_continuation_is_ended_once(db: StateDatabase) -> None:
     compressed(db)
     orphan(db)
@@ -77,6 +78,7 @@ def test_an_orphan_may_be_a_branch_archived_titled_or_just_written_to(
     assert db.finalize_orphaned_compression_sessions() == 4
 
 
+@pytest.mark.requirement("upkeep:orphans")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -108,6 +110,7 @@ def test_an_empty_ghost_is_deleted(db: StateDatabase) -> None:
     assert db.prune_empty_ghost_sessions() == 0
 
 
+@pytest.mark.requirement("upkeep:ghosts")
 def test_a_ghost_with_a_child_is_left_out_and_blocks_no_other(db: StateDatabase) -> None:
     ghost(db, "with child")
     db.create_session("child", "cli", parent_session_id="with child")
@@ -116,6 +119,7 @@ def test_a_ghost_with_a_child_is_left_out_and_blocks_no_other(db: StateDatabase)
     assert ids(db) == {"with child", "child"}
 
 
+@pytest.mark.requirement("upkeep:ghosts")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -152,6 +156,7 @@ def test_hundreds_of_ghosts_go_in_one_call(db: StateDatabase) -> None:
     assert ids(db) == set()
 
 
+@pytest.mark.requirement("upkeep:delete")
 def test_a_deleted_session_is_gone_with_its_messages(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": f"word{n}"} for n in range(5)])
@@ -171,6 +176,7 @@ def test_deleting_what_is_not_there_changes_nothing(db: StateDatabase) -> None:
     assert ids(db) == {"s"}
 
 
+@pytest.mark.requirement("upkeep:delete")
 def test_delegates_go_with_their_session_and_so_do_theirs(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     delegate(db, "d", "s")
@@ -180,6 +186,7 @@ def test_delegates_go_with_their_session_and_so_do_theirs(db: StateDatabase) -> 
     assert db.message_count() == 0
 
 
+@pytest.mark.requirement("upkeep:delete")
 def test_other_children_lose_their_parent(db: StateDatabase) -> None:
     compressed(db, "s")
     db.create_session("continued", "cli", parent_session_id="s")
@@ -278,6 +285,7 @@ def test_usage_goes_with_its_session(db: StateDatabase) -> None:
     assert db.model_usage("s") == []
 
 
+@pytest.mark.requirement("upkeep:recount")
 def test_a_recount_says_what_the_rows_say(db: StateDatabase, strange: Strange) -> None:
     db.create_session("s", "cli")
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -316,6 +324,7 @@ def test_a_bound_is_kept_on_drifted_sessions(db: StateDatabase, strange: Strange
     assert len(db.drifted_sessions(limit=3)) == 3
 
 
+@pytest.mark.requirement("upkeep:checks")
 def test_a_sound_database_has_no_findings(db: StateDatabase) -> None:
     assert db.check_integrity(deep=True) == []
     db.create_session("s", "cli")
@@ -333,6 +342,7 @@ def test_messages_without_a_session_are_found(db: StateDatabase, strange: Strang
     assert found == {"orphaned_messages": 3, "broken_parents": 1}
 
 
+@pytest.mark.requirement("upkeep:checks")
 def test_sizes_are_estimated_at_once_and_counted_on_demand(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.append_messages("s", [{"role": "user", "content": f"some words {n}"} for n in range(2000)])

@@ -46,6 +46,7 @@ def by_model(db: StateDatabase) -> bool:
     return bool(db.model_usage("probe"))
 
 
+@pytest.mark.requirement("usage:totals")
 def test_counts_are_added(db: StateDatabase, by_model: bool) -> None:
     db.create_session("s", "cli")
     for _ in range(3):
@@ -54,6 +55,7 @@ def test_counts_are_added(db: StateDatabase, by_model: bool) -> None:
     assert used(db) == ([("m", "", 30)] if by_model else [])
 
 
+@pytest.mark.requirement("usage:totals")
 def test_absolute_counts_are_set_and_make_no_row(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.update_token_counts("s", absolute=True, **CALL)
@@ -81,6 +83,7 @@ def test_a_session_that_is_not_there_is_created_with_an_unknown_source(db: State
     assert (row["source"], row["model"], row["input_tokens"]) == ("unknown", "m", 10)
 
 
+@pytest.mark.requirement("usage:models")
 def test_each_model_has_its_own_row(db: StateDatabase, by_model: bool) -> None:
     db.create_session("s", "cli")
     for model in ("m", "n", "m"):
@@ -102,6 +105,7 @@ def test_a_call_without_a_model_counts_for_that_of_the_session(
     assert used(db, "t") == ([("unknown", "", 5)] if by_model else [])
 
 
+@pytest.mark.requirement("usage:route")
 def test_the_first_call_may_replace_the_requested_route(db: StateDatabase) -> None:
     db.create_session("s", "cli", model="requested")
     db.update_token_counts("s", **CALL)
@@ -120,6 +124,7 @@ def test_a_route_fills_what_is_empty(db: StateDatabase) -> None:
     assert (row["model"], row["billing_base_url"], row["billing_mode"]) == ("m", "u", "api")
 
 
+@pytest.mark.requirement("usage:models")
 def test_calls_beside_the_conversation_count_for_their_task_only(db: StateDatabase) -> None:
     db.create_session("s", "cli")
     db.update_token_counts("s", **CALL)
@@ -137,6 +142,7 @@ def has_task(db: StateDatabase) -> bool:
     return bool(rows) and "task" in rows[0]
 
 
+@pytest.mark.requirement("usage:invalid")
 @pytest.mark.parametrize(
     "counts",
     [

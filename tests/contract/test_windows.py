@@ -44,6 +44,7 @@ def test_a_window_of_an_empty_session_is_empty(db: StateDatabase) -> None:
     assert db.read_window("s") == Window([], more_before=False, more_after=False)
 
 
+@pytest.mark.requirement("windows:edges")
 @pytest.mark.parametrize(
     ("place", "limit", "expected"),
     [
@@ -60,6 +61,7 @@ def test_before_excludes_its_edge(
     assert seen(db.read_window("s", before=ten[place], limit=limit)) == expected
 
 
+@pytest.mark.requirement("windows:edges")
 @pytest.mark.parametrize(
     ("place", "limit", "expected"),
     [
@@ -76,6 +78,7 @@ def test_after_excludes_its_edge(
     assert seen(db.read_window("s", after=ten[place], limit=limit)) == expected
 
 
+@pytest.mark.requirement("windows:edges")
 @pytest.mark.parametrize(
     ("place", "limit", "expected"),
     [
@@ -176,6 +179,7 @@ def test_a_rare_role_is_found_far_away(db: StateDatabase) -> None:
     assert seen(db.read_window("s", roles=["system"], limit=1)) == ("first", False, False)
 
 
+@pytest.mark.requirement("windows:view")
 def test_rewound_messages_are_in_no_window(db: StateDatabase, ten: Ids) -> None:
     db.rewind_to_message("s", ten[6])
     assert seen(db.read_window("s", limit=3)) == ("345", True, False)
@@ -184,6 +188,7 @@ def test_rewound_messages_are_in_no_window(db: StateDatabase, ten: Ids) -> None:
     assert seen(db.read_window("s", around=ten[7], limit=3)) == ("345", True, False)
 
 
+@pytest.mark.requirement("windows:view")
 def test_a_full_view_merges_compacted_messages_in_order(db: StateDatabase, ten: Ids) -> None:
     with where_there_is(db, "compacted"):
         db.rewind_to_message("s", ten[8])
@@ -214,6 +219,7 @@ def walk(db: StateDatabase, limit: int, *, forward: bool, **arguments: Any) -> I
         edge = {"after": page[-1]} if forward else {"before": page[0]}
 
 
+@pytest.mark.requirement("windows:walk")
 @pytest.mark.parametrize("forward", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, 4, 10, 11])
 def test_a_walk_through_the_pages_is_complete(
@@ -224,6 +230,7 @@ def test_a_walk_through_the_pages_is_complete(
     assert users == ten[::2]
 
 
+@pytest.mark.requirement("windows:walk")
 @pytest.mark.parametrize("forward", [False, True])
 def test_a_walk_is_complete_while_another_appends(
     db: StateDatabase, other: StateDatabase, ten: Ids, forward: bool
@@ -258,6 +265,7 @@ def test_a_walk_is_complete_while_another_appends(
 # -- as a conversation -----------------------------------------------------------------------
 
 
+@pytest.mark.requirement("windows:conversation")
 def test_a_conversation_is_what_a_model_is_sent(db: StateDatabase) -> None:
     calls = [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]
     db.create_session("s", "cli")
@@ -305,6 +313,7 @@ def test_a_conversation_is_live_unless_all_is_asked_for(db: StateDatabase, ten: 
     assert texts(everything) == [str(number) for number in range(10)]
 
 
+@pytest.mark.requirement("windows:conversation")
 def test_a_conversation_reaches_back_along_continuations_only(db: StateDatabase) -> None:
     config = {"_branched_from": "s"}
     db.append_message("s", "user", "one", create={"source": "cli"}, timestamp=1.0)

@@ -85,6 +85,7 @@ BAD = {
 }
 
 
+@pytest.mark.requirement("faults:files")
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_file_is_refused_and_left_as_it_is(tmp_path, what):
     bad = BAD[what]

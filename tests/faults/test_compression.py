@@ -18,6 +18,7 @@ def labs():
         yield running
 
 
+@pytest.mark.requirement("compression:faults")
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(labs, folder, name):
     outcomes = labs.run(COMPRESSIONS[name], folder)
@@ -25,6 +26,7 @@ def test_a_fault_leaves_the_conversation_before_or_after_and_it_can_be_undone(la
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
+@pytest.mark.requirement("compression:faults")
 @pytest.mark.parametrize("kind", ["own", "hermes"])
 def test_the_home_before_a_compression_is_small(tmp_path, kind):
     compression.build(tmp_path / "home", COMPRESSIONS[f"compressor.apply, in_place, {kind}"])

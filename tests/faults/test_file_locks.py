@@ -83,6 +83,7 @@ CALLS: dict[str, Callable[[SessionDB], object]] = {
 }
 
 
+@pytest.mark.requirement("faults:own-locks")
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("kind", ["own", "hermes"])
 def test_the_locks_of_this_process_are_the_same_before_and_after_each_call(

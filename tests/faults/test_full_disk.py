@@ -65,6 +65,7 @@ def test_a_file_that_may_not_grow_refuses_and_goes_on_with_room(tmp_path, kind):
         _check(home, filler)
 
 
+@pytest.mark.requirement("faults:full")
 @pytest.mark.parametrize("kind", ["none", *KINDS])
 def test_a_full_disk_refuses_and_goes_on_with_room(tmp_path, kind):
     built = tmp_path / "built"

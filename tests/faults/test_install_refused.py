@@ -40,6 +40,7 @@ def file(shared):
     return path
 
 
+@pytest.mark.requirement("terminal:refused")
 @pytest.mark.parametrize(("folder", "mode"), [(0o755, 0o644), (0o755, 0o600), (0o700, 0o644)])
 def test_a_configuration_of_another_user_is_left_alone(came_to, file, folder, mode):
     file.chmod(mode)
@@ -52,6 +53,7 @@ def test_a_configuration_of_another_user_is_left_alone(came_to, file, folder, mo
     assert file.read_bytes() == OURS
 
 
+@pytest.mark.requirement("terminal:refused")
 def test_in_a_home_folder_of_another_user_no_folder_is_made(came_to, shared):
     code, said = came_to(CHANGING[0])[0]
     assert code == 1
@@ -59,6 +61,7 @@ def test_in_a_home_folder_of_another_user_no_folder_is_made(came_to, shared):
     assert list(shared.iterdir()) == []
 
 
+@pytest.mark.requirement("terminal:refused")
 def test_what_may_not_be_read_is_a_line_of_the_doctor_with_a_next_step(came_to, file, shared):
     file.parent.chmod(0o700)
     home = shared / "home"

@@ -29,6 +29,7 @@ _COUNTERS = """
 """
 
 
+@pytest.mark.requirement("faults:kill")
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("kind", ["none", "hermes"])
 def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path, kind, threads):

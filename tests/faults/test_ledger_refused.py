@@ -28,6 +28,7 @@ def home(request, shared):
     return path
 
 
+@pytest.mark.requirement("ledger:refused")
 @by_root
 @pytest.mark.parametrize("what", ["the root", "the folder", "the file"])
 def test_a_ledger_that_may_not_be_written_is_denied_and_nothing_is_removed(home, shared, what):
@@ -57,6 +58,7 @@ def test_somebody_without_privileges_removes_with_a_ledger_of_his_own(home, shar
     assert (came_to["read"], came_to["step"], came_to["there"]) == (0, 1, False)
 
 
+@pytest.mark.requirement("ledger:refused")
 def test_trash_that_does_not_fit_removes_nothing_and_goes_on_with_room(home, tmp_path):
     came_to = _come_to(home, tmp_path / "state", "limit")
     assert came_to["step"][0] in ("StorageFull", "StorageError"), came_to

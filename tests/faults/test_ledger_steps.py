@@ -18,6 +18,7 @@ def labs():
         yield running
 
 
+@pytest.mark.requirement("ledger:faults")
 @pytest.mark.parametrize("name", LEDGER)
 def test_a_fault_leaves_a_step_done_and_undoable_or_never_begun(labs, folder, name):
     outcomes = labs.run(LEDGER[name], folder)

@@ -36,6 +36,7 @@ def hermes(tmp_path: Path) -> Path:
     return home
 
 
+@pytest.mark.requirement("faults:locks")
 @pytest.mark.parametrize(("library", "ends"), ENDS)
 @pytest.mark.parametrize("does", DOES)
 @pytest.mark.parametrize("locks", DROPPED)

@@ -20,6 +20,7 @@ def labs():
         yield running
 
 
+@pytest.mark.requirement("maintenance:faults")
 @pytest.mark.parametrize("name", MAINTENANCE)
 def test_after_a_fault_a_plan_is_gone_on_with_and_nothing_is_lost(labs, folder, name):
     outcomes = labs.run(MAINTENANCE[name], folder)
@@ -34,6 +35,7 @@ def test_after_a_fault_of_the_bundled_sqlite_a_plan_is_gone_on_with_to_its_vacuu
     assert [problem for outcome in outcomes for problem in outcome.problems] == []
 
 
+@pytest.mark.requirement("maintenance:faults")
 @pytest.mark.parametrize("kind", ["own", "hermes", "older"])
 def test_the_home_before_a_plan_is_small(tmp_path, kind):
     change = next(one for one in MAINTENANCE.values() if one.kind == kind)

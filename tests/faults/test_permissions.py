@@ -36,6 +36,7 @@ def home(request, shared):
     return path
 
 
+@pytest.mark.requirement("faults:permissions")
 def test_a_file_that_may_not_be_read_is_denied(home):
     (home / "state.db").chmod(0o600)
     came_to = _unchanged(home, "nobody")
@@ -78,6 +79,7 @@ def test_a_folder_that_may_not_be_written_gets_no_home(shared):
     assert _denied(came_to["write"])
 
 
+@pytest.mark.requirement("faults:permissions")
 @pytest.mark.parametrize("who", ["nobody", "root"])
 def test_a_mount_that_nobody_can_write_is_read_as_one_that_cannot_change(home, who):
     came_to = _unchanged(home, who, mounted=True)

@@ -27,6 +27,7 @@ def told_labs():
         yield running
 
 
+@pytest.mark.requirement("routes:faults")
 @pytest.mark.parametrize("name", ROUTES)
 def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs, folder, name):
     outcomes = labs.run(ROUTES[name], folder)
@@ -34,6 +35,7 @@ def test_a_fault_leaves_the_routes_before_or_after_and_the_next_start_heals(labs
     assert [outcome.fault for outcome in outcomes if outcome.points] == list(FAULTS)
 
 
+@pytest.mark.requirement("routes:told")
 @pytest.mark.parametrize("name", TOLD)
 def test_an_end_that_came_about_is_told_once_over_a_fault(told_labs, folder, name):
     outcomes = told_labs.run(TOLD[name], folder)
@@ -48,6 +50,7 @@ def test_the_home_before_a_change_of_the_routes_is_small(tmp_path, kind):
     assert len(routes.look(tmp_path / "home").file) == 4
 
 
+@pytest.mark.requirement("routes:faults")
 def test_every_change_of_the_routes_is_swept():
     public = {name for name in dir(SessionStore) if not name.startswith("_")}
     swept = {mutation.method for mutation in ROUTES.values()}

@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.requirement("faults:interrupts")
 @pytest.mark.parametrize("threads", [0, 4])
 def test_a_storm_of_interrupts_loses_nothing_and_leaves_a_database_that_works(
     tmp_path: Path, threads: int

@@ -30,6 +30,7 @@ def bundled_labs():
         yield running
 
 
+@pytest.mark.requirement("faults:sweep")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_fault_leaves_the_state_before_or_after(labs, folder, name):
     outcomes = labs.run(MUTATIONS[name], folder)

@@ -78,6 +78,7 @@ def interrupts() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.requirement("faults:threads")
 @pytest.mark.usefixtures("interrupts")
 def test_a_caller_that_is_interrupted_while_it_waits_stops_nobody_else(db, pool):
     with _held(db, pool):

@@ -35,6 +35,7 @@ def holder(home):
         yield process
 
 
+@pytest.mark.requirement("faults:busy")
 def test_a_write_waits_until_the_lock_is_given_back(home, holder):
     with SessionDB(home / "state.db") as db, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(db.append_message, "chat", "user", "patient")
@@ -59,6 +60,7 @@ def test_many_threads_wait_together_until_the_lock_is_given_back(home, holder):
         assert {row["id"] for row in db.get_messages("chat")[-THREADS:]} == added
 
 
+@pytest.mark.requirement("faults:busy")
 def test_an_impatient_write_says_who_holds_the_lock_and_changes_nothing(home, holder):
     before = state.dump(home)
     with SessionDB(home / "state.db", patience_s=0.1) as db:

@@ -118,6 +118,7 @@ def assert_nothing_lost(seen: dict[str, float]) -> None:
     assert {seen["stored"], seen["indexed"], seen["indexed_cjk"]} == {seen["appended"]}
 
 
+@pytest.mark.requirement("homes:cjk-index")
 def test_changes_without_extension_are_refused(home, run, writer, tmp_path):
     before, home_shape = (rows(home, "sessions"), rows(home, "messages")), shape(home)
     exported = tmp_path / "long.jsonl"
@@ -141,6 +142,7 @@ def test_changes_without_extension_are_refused(home, run, writer, tmp_path):
     assert shape(home) == home_shape
 
 
+@pytest.mark.requirement("homes:cjk-index")
 def test_unrelated_verbs_work_without_extension(home, run, writer):
     home_shape = shape(home)
     assert "chamois" in run("search", "chamois").stdout
@@ -158,6 +160,7 @@ def test_unrelated_verbs_work_without_extension(home, run, writer):
     assert shape(home) == home_shape
 
 
+@pytest.mark.requirement("homes:cjk-index")
 def test_doctor_and_stats_name_the_index(run):
     stats = json.loads(run("stats", "--json").stdout)
     (finding,) = [each for each in stats["findings"] if each["code"] == "blocked_index"]
@@ -170,6 +173,7 @@ def test_doctor_and_stats_name_the_index(run):
     assert LOAD in check["next"]
 
 
+@pytest.mark.requirement("homes:cjk-index")
 def test_changes_with_extension_lose_nothing(home, run, writer, tmp_path):
     before, home_shape = (rows(home, "sessions"), rows(home, "messages")), shape(home)
     in_index = indexed(home)
@@ -197,6 +201,7 @@ def test_changes_with_extension_lose_nothing(home, run, writer, tmp_path):
     assert shape(home) == home_shape
 
 
+@pytest.mark.requirement("homes:cjk-index")
 def test_commands_to_go_on_repeat_the_option(run):
     planned = run("prune", LOAD, "--plan-only").stdout
     assert planned.rstrip().endswith(LOAD)
@@ -205,6 +210,7 @@ def test_commands_to_go_on_repeat_the_option(run):
     assert done.rstrip().endswith(LOAD)
 
 
+@pytest.mark.requirement("homes:cjk-index")
 @pytest.mark.parametrize("spoil", ["file", "folder"])
 def test_extension_that_others_write_is_not_loaded(home, run, spoil):
     library = home / "lib" / "libfts5_cjk.so"
@@ -215,12 +221,14 @@ def test_extension_that_others_write_is_not_loaded(home, run, spoil):
     assert rows(home, "sessions") == before
 
 
+@pytest.mark.requirement("homes:cjk-index")
 def test_extension_of_another_system_is_not_loaded(home, run):
     (home / "lib" / "libfts5_cjk.so").write_bytes(b"\x7fELF")
     refused = run("prune", LOAD, "--yes", code=1)
     assert "cannot be loaded" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.requirement("homes:cjk-index")
 def test_server_loads_extension_on_request(home, writer):
     with raw(home, "--confirm=never") as server:
         server.begin()

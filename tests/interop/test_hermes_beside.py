@@ -28,6 +28,7 @@ def own(tmp_path):
     return home
 
 
+@pytest.mark.requirement("interop:beside")
 def test_reading_changes_nothing(theirs, home):
     before = (shape(home), rows(home))
     with SessionDB(home / "state.db", read_only=True) as db:
@@ -39,6 +40,7 @@ def test_reading_changes_nothing(theirs, home):
     theirs.call("append_message", "cli_work", "user", "still here")
 
 
+@pytest.mark.requirement("interop:beside")
 def test_two_processes_append_to_one_session_and_nothing_is_lost(theirs, ours):
     before = len(ours.get_messages("cli_work"))
     their_ids: list[int] = []

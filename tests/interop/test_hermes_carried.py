@@ -28,6 +28,7 @@ def found(ours, word):
     return [(hit.session_id, hit.compacted) for hit in hits]
 
 
+@pytest.mark.requirement("interop:carried")
 def test_what_theirs_carried_in_place_is_no_news_and_found_once(version, theirs, ours, cursor):
     if version == "0.17.0":  # compacts into a new session alone
         assert "archive_and_compact" not in theirs.job("methods")
@@ -44,6 +45,7 @@ def test_what_theirs_carried_in_place_is_no_news_and_found_once(version, theirs,
     assert len(found(ours, "zebra58")) == 2
 
 
+@pytest.mark.requirement("interop:carried")
 def test_what_theirs_carried_into_a_new_session_is_no_news_and_found_once(theirs, ours, cursor):
     theirs.call("end_session", "carried", "compression")
     theirs.call("create_session", "on", "cli", parent_session_id="carried")

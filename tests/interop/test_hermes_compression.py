@@ -47,6 +47,7 @@ def case(request, built, tmp_path):
 # -- ours, read by theirs ----------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_they_list_one_line_which_is_the_tip(compressed):
     (line,) = compressed.lines().values()
     tip = compressed.done.session_id
@@ -58,6 +59,7 @@ def test_they_list_one_line_which_is_the_tip(compressed):
     assert "the_delegate" not in listed
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_they_find_the_tip_and_resume_there(compressed):
     ask, old, tip = compressed.theirs.call, compressed.session_id, compressed.done.session_id
     assert ask("get_compression_tip", old) == tip
@@ -69,6 +71,7 @@ def test_they_find_the_tip_and_resume_there(compressed):
     assert (ask("get_session", old)["end_reason"] == "compression") == (old != tip)
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_they_know_it_by_its_title_and_count_on_from_there(compressed):
     ask, old, tip = compressed.theirs.call, compressed.session_id, compressed.done.session_id
     assert ask("resolve_session_by_title", TITLE) == tip
@@ -79,6 +82,7 @@ def test_they_know_it_by_its_title_and_count_on_from_there(compressed):
     assert compressed.db.get_next_title_in_lineage(TITLE) == f"{TITLE} #{number}"
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_they_read_the_conversation_as_ours(compressed):
     ask, db, tip = compressed.theirs.call, compressed.db, compressed.done.session_id
     told = ask("get_messages_as_conversation", tip)
@@ -87,6 +91,7 @@ def test_they_read_the_conversation_as_ours(compressed):
     assert len(told) == len(db.get_messages(tip)) < 20
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_a_call_keeps_its_results_in_what_they_read(compressed):
     told = compressed.theirs.call("get_messages_as_conversation", compressed.done.session_id)
     assert _pairs_are_whole(told)
@@ -106,6 +111,7 @@ def _pairs_are_whole(told):
     return count
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_they_take_our_summary_for_one_of_theirs(compressed):
     tip = compressed.done.session_id
     place, text = compressed.theirs.job("summary_in", session_id=tip)
@@ -118,6 +124,7 @@ def test_they_take_our_summary_for_one_of_theirs(compressed):
     assert text == summary.split("\n", 1)[1].rpartition("\n\n")[0]
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_what_was_summarised_away_is_found_as_often_as_before(compressed):
     """And by ours what was carried on is found once."""
     made = {row["id"] for row in compressed.db.get_messages(compressed.done.session_id)}
@@ -137,6 +144,7 @@ def test_what_was_summarised_away_is_found_as_often_as_before(compressed):
 # -- ours, gone on with by theirs --------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:hermes-goes-on")
 def test_the_next_message_of_the_chat_lands_where_the_conversation_goes_on(case):
     trip, shape = case
     tip = trip.compress(shape).session_id
@@ -161,6 +169,7 @@ def test_the_next_message_of_the_chat_lands_where_the_conversation_goes_on(case)
         assert [one["id"] for one in listed if one["session_key"] == trip.key] == [tip]
 
 
+@pytest.mark.requirement("compression:hermes-goes-on")
 def test_they_update_our_summary_when_they_compress_again(case):
     trip, shape = case
     tip = trip.compress(shape).session_id
@@ -174,6 +183,7 @@ def test_they_update_our_summary_when_they_compress_again(case):
     assert any(TOLD in str(message["content"]) for message in found["messages"])
 
 
+@pytest.mark.requirement("compression:hermes-reads")
 def test_in_place_is_found_as_often_as_after_their_own_compaction(case, tmp_path, built):
     trip, shape = case
     if shape == "continuation":
@@ -190,6 +200,7 @@ def test_in_place_is_found_as_often_as_after_their_own_compaction(case, tmp_path
         assert (len(trip.hits(WORDS["head"])), len(twin.hits(WORDS["head"]))) == (1, 2)
 
 
+@pytest.mark.requirement("compression:hermes-undo")
 def test_after_undo_they_find_everything_as_it_was(case):
     trip, shape = case
     before = _everything(trip)
@@ -202,6 +213,7 @@ def test_after_undo_they_find_everything_as_it_was(case):
     assert trip.arrive()["session_id"] == trip.session_id
 
 
+@pytest.mark.requirement("compression:hermes-undo")
 def test_in_place_undo_keeps_what_they_said_since(case):
     trip, shape = case
     if shape == "continuation":
@@ -216,6 +228,7 @@ def test_in_place_undo_keeps_what_they_said_since(case):
     assert row["message_count"] == len(before) + 3
 
 
+@pytest.mark.requirement("compression:hermes-undo")
 def test_a_continuation_that_they_went_on_with_is_undone_by_a_plan(case):
     trip, shape = case
     if shape == "in_place":
@@ -260,6 +273,7 @@ def _everything(trip):
 # -- locks and company -------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:hermes-locks")
 def test_the_locks_of_both_exclude_each_other(case):
     trip, shape = case
     ask, session_id = trip.theirs.call, trip.session_id
@@ -282,6 +296,7 @@ def test_the_locks_of_both_exclude_each_other(case):
     assert ask("try_acquire_compression_lock", session_id, "theirs")
 
 
+@pytest.mark.requirement("compression:hermes-locks")
 def test_beside_them_an_active_session_gets_no_continuation(case):
     trip, shape = case
     trip.go_on(trip.session_id, 1)
@@ -295,6 +310,7 @@ def test_beside_them_an_active_session_gets_no_continuation(case):
     assert _everything(trip) == before
 
 
+@pytest.mark.requirement("compression:hermes-locks")
 def test_a_home_that_cannot_flag_rows_is_not_compressed_in_place(built, tmp_path):
     with Trip("0.17.0", hermes.copy(built("0.17.0"), tmp_path / "home")) as trip:
         trip.furnish()
@@ -303,6 +319,7 @@ def test_a_home_that_cannot_flag_rows_is_not_compressed_in_place(built, tmp_path
         assert trip.compress("auto").shape == "continuation"
 
 
+@pytest.mark.requirement("compression:hermes-goes-on")
 def test_what_they_say_meanwhile_is_there_once_and_whole(case):
     """They go on all the time while ours compresses in place again and again, and undoes."""
     trip, shape = case
@@ -353,6 +370,7 @@ def _compress_or_undo(trip, number):
 # -- theirs, compressed again by ours ----------------------------------------------------------
 
 
+@pytest.mark.requirement("compression:hermes-goes-on")
 def test_what_they_compressed_is_planned_compressed_again_and_undone(case):
     trip, shape = case
     tip = trip.session_id

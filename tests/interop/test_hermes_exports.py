@@ -52,6 +52,7 @@ def carried(value: Any) -> Any:
     return f"{type(value).__name__}: {value}" if isinstance(value, Exception) else value
 
 
+@pytest.mark.requirement("maintenance:exports-and-hermes")
 def test_their_home_comes_back_equal_into_an_empty_one_of_theirs(
     home: Path, copied: tuple[Hermes, Place]
 ):
@@ -59,6 +60,7 @@ def test_their_home_comes_back_equal_into_an_empty_one_of_theirs(
     assert copied[1].db.check_integrity(deep=True) == []
 
 
+@pytest.mark.requirement("maintenance:exports-and-hermes")
 def test_they_read_and_search_and_go_on_with_what_was_imported(
     theirs: Hermes, copied: tuple[Hermes, Place]
 ):
@@ -77,6 +79,7 @@ def test_they_read_and_search_and_go_on_with_what_was_imported(
     assert other.sql("PRAGMA integrity_check") == [["ok"]]
 
 
+@pytest.mark.requirement("maintenance:exports-and-hermes")
 def test_what_they_export_comes_into_a_home_of_ours(theirs: Hermes, tmp_path: Path):
     ids = [row[0] for row in theirs.sql("SELECT id FROM sessions WHERE id <> 'odd'")]
     exported = theirs.each("export_session", ids)

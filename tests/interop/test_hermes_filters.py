@@ -44,6 +44,7 @@ def filters(theirs):
     ]
 
 
+@pytest.mark.requirement("interop:filters")
 def test_each_filter_selects_what_theirs_selects(theirs, ours, filters):
     if not theirs.has("list_prune_candidates"):
         return

@@ -109,6 +109,7 @@ class Hour:
             self.sessions = [one for one in self.sessions if alive(one)]
 
 
+@pytest.mark.requirement("interop:hours")
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_random_hour_both_homes_are_equal(version, built, tmp_path, seed):
     twins = Twins(version, built(version), tmp_path)

@@ -25,6 +25,7 @@ def rotated(theirs: Hermes) -> Hermes:
     return theirs
 
 
+@pytest.mark.requirement("homes:lineage-of-hermes")
 def test_rotated_conversation_keeps_its_folder_and_owner(rotated: Hermes, ours: SessionDB) -> None:
     assert rotated.sql("SELECT cwd, user_id FROM sessions WHERE id = 'shop_2'") == [[None, None]]
 
@@ -35,6 +36,7 @@ def test_rotated_conversation_keeps_its_folder_and_owner(rotated: Hermes, ours: 
     assert "shop_2" in {hit.session_id for hit in hits}
 
 
+@pytest.mark.requirement("homes:lineage-of-hermes")
 def test_prune_plan_finds_a_rotated_conversation(
     rotated: Hermes, ours: SessionDB, tmp_path
 ) -> None:
@@ -46,6 +48,7 @@ def test_prune_plan_finds_a_rotated_conversation(
     assert [item.id for item in planned.items] == ["shop_1"]
 
 
+@pytest.mark.requirement("homes:lineage-of-hermes")
 def test_delegate_that_a_prune_unlinked_is_not_listed(theirs: Hermes, ours: SessionDB) -> None:
     theirs.call("create_session", "boss_of_old", "cli")
     marked = {"_delegate_from": "boss_of_old"}
@@ -69,6 +72,7 @@ def test_delegate_that_a_prune_unlinked_is_not_listed(theirs: Hermes, ours: Sess
     assert [hit.session_id for hit in hits] == ["worker_of_old"]
 
 
+@pytest.mark.requirement("homes:lineage-of-hermes")
 def test_unlinked_delegates_go_with_their_parent_as_in_theirs(
     theirs: Hermes, ours: SessionDB
 ) -> None:

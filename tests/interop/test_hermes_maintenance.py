@@ -75,6 +75,7 @@ def applied(make, request, tmp_path) -> Applied:
     return Applied(made, home, kind, tmp_path, before, done.batch, left)
 
 
+@pytest.mark.requirement("maintenance:homes-of-hermes")
 def test_what_is_stated_goes_hermes_is_content_and_it_comes_back(applied: Applied) -> None:
     """One test for all of it: making a home and applying to it takes longer than any look."""
     _check_what_went(applied)
@@ -161,6 +162,7 @@ def _check_that_it_prunes(it: Hermes, applied: Applied) -> None:
 # -- which of them ---------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:homes-of-hermes")
 @pytest.mark.parametrize("version", ["0.17.0", NEWEST])
 def test_each_filter_chooses_what_is_stated(make, version: str, tmp_path) -> None:
     made = make(version, damaged=True)

@@ -93,6 +93,7 @@ UNENDED = {"chief"}
 # -- what is refused -------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:beside-hermes")
 def test_routes_are_refused_as_long_as_it_lives_and_stay_away_once_it_is_gone(
     changed: Changing, made: Made, home: Path
 ) -> None:
@@ -119,6 +120,7 @@ def _chat(name: str, platform: str) -> dict[str, Any]:
     return {"platform": platform, "chat_id": f"chat-{name}", "chat_type": "dm", "user_id": name}
 
 
+@pytest.mark.requirement("maintenance:beside-hermes")
 def test_no_chat_begins_afresh_beside_it(changed: Changing, live: Hermes) -> None:
     before = live.job("store_entries")
     session_id = changed.home.session("mine_to_end", 20)
@@ -130,6 +132,7 @@ def test_no_chat_begins_afresh_beside_it(changed: Changing, live: Hermes) -> Non
     assert live.job("store_entries") == before
 
 
+@pytest.mark.requirement("maintenance:beside-hermes")
 def test_the_sessions_of_its_chats_are_left_to_it(
     changed: Changing, made: Made, live: Hermes
 ) -> None:
@@ -144,6 +147,7 @@ def test_the_sessions_of_its_chats_are_left_to_it(
         assert (planned.outcome, set(planned.protected)) == ("nothing", {"live"})
 
 
+@pytest.mark.requirement("maintenance:beside-hermes")
 def test_what_never_ended_is_ended_at_most_and_what_ended_waits_a_week(
     changed: Changing, made: Made, live: Hermes
 ) -> None:
@@ -170,6 +174,7 @@ def test_what_never_ended_is_ended_at_most_and_what_ended_waits_a_week(
 # -- what comes alive ------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:beside-hermes")
 def test_what_comes_alive_between_plan_and_apply_is_left_and_said(
     changed: Changing, made: Made, live: Hermes
 ) -> None:
@@ -200,6 +205,7 @@ def _key(made: Made, name: str) -> str:
 # -- what is written meanwhile ---------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:beside-hermes")
 def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
     changed: Changing, made: Made, live: Hermes
 ) -> None:
@@ -230,6 +236,7 @@ def test_nothing_that_it_writes_is_lost_and_nothing_that_went_comes_back(
     assert live.sql("PRAGMA integrity_check") == [["ok"]]
 
 
+@pytest.mark.requirement("maintenance:beside-hermes")
 def test_two_maintainers_in_processes_of_their_own_do_each_thing_once(
     changed: Changing, made: Made, live: Hermes, home: Path
 ) -> None:

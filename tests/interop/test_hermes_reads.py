@@ -25,11 +25,13 @@ def differences(
     return {key: pair for key, pair in both.items() if pair[0] != pair[1]}
 
 
+@pytest.mark.requirement("interop:reads")
 def test_every_session_row_reads_as_theirs(theirs, ours, ids):
     assert differences(ids, theirs.each("get_session", ids), ours.get_session) == {}
     assert ours.get_session("nobody") is None
 
 
+@pytest.mark.requirement("interop:reads")
 @pytest.mark.parametrize("inactive", [False, True])
 def test_every_message_row_reads_as_theirs(theirs, ours, ids, inactive):
     rows = theirs.each("get_messages", ids, include_inactive=inactive)
@@ -180,6 +182,7 @@ UNLISTED = CIRCLES | {"of_unknown_kind", "orphan_of_live_parent"}
 """What vanishes from their list: parents that go in a circle, children of no known kind."""
 
 
+@pytest.mark.requirement("interop:reads")
 @pytest.mark.parametrize("archived", [False, True])
 def test_the_list_has_their_lines(theirs, ours, archived):
     only = {"archived_only": True} if archived else {}

@@ -26,6 +26,7 @@ def chats(theirs, ours):
     return found
 
 
+@pytest.mark.requirement("routes:read")
 def test_what_their_store_wrote_is_read_with_nothing_lost(chats):
     chats.edit("ann", **LATER)
     chats.edit("slack", expiry_finalized=None, memory_flushed=True)
@@ -65,6 +66,7 @@ def test_every_state_of_an_entry_is_understood(chats):
         assert {**found[name].origin.to_dict(), **source} == found[name].origin.to_dict()
 
 
+@pytest.mark.requirement("routes:read")
 def test_what_was_added_by_hand_survives_our_changes(chats):
     chats.edit("ann", **LATER)
     chats.edit_file(_note={"kept": [1, 2]}, broken=True)
@@ -79,6 +81,7 @@ def test_what_was_added_by_hand_survives_our_changes(chats):
         assert entry["last_prompt_tokens"] == 77
 
 
+@pytest.mark.requirement("routes:read")
 @pytest.mark.parametrize("copy", ["neither", "table", "file"])
 def test_their_store_loads_what_ours_wrote_field_by_field(chats, copy):
     if copy not in chats.copies_to_lose():
@@ -160,6 +163,7 @@ def test_the_table_comes_before_the_file_in_both(chats):
     assert ours["agent:main:telegram:dm:only"] == "of_the_file"
 
 
+@pytest.mark.requirement("routes:read")
 @pytest.mark.parametrize("copy", ["neither", "table", "file"])
 def test_what_we_delete_does_not_come_back_in_theirs(chats, copy):
     if copy not in chats.copies_to_lose():
@@ -186,6 +190,7 @@ def test_an_old_file_that_is_turned_off_does_not_bring_back_what_we_delete(chats
     assert gone not in chats.loaded_by_theirs()
 
 
+@pytest.mark.requirement("routes:read")
 def test_keys_are_built_as_theirs(theirs):
     chance = random.Random(3)
     sources = [_some_source(chance) for _ in range(600)]
@@ -219,6 +224,7 @@ def _some_source(chance):
     return source
 
 
+@pytest.mark.requirement("routes:read")
 def test_beside_a_gateway_that_lives_our_changes_are_refused(chats, tmp_path):
     program = tmp_path / "gateway" / "run.py"
     program.parent.mkdir()

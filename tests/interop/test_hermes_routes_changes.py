@@ -50,6 +50,7 @@ def _rotate(chats, name, *, child="child_1", lost_ids=False):
     return parent, child
 
 
+@pytest.mark.requirement("routes:change")
 def test_a_reset_of_ours(chats, lost):
     key = chats.keys["ann"]
     with chats.ours() as store:
@@ -112,6 +113,7 @@ def test_a_suspension_of_ours(chats, lost):
     assert _arrives(chats, "ann") != before
 
 
+@pytest.mark.requirement("routes:change")
 def test_a_rotation_that_our_route_follows(chats, lost):
     key = chats.keys["ann"]
     parent, child = _rotate(chats, "ann")
@@ -140,6 +142,7 @@ def test_a_rotation_is_found_again_where_both_copies_are_lost(chats, version):
     assert _arrives(chats, "ann") == child
 
 
+@pytest.mark.requirement("routes:change")
 def test_a_pruning_of_ours(chats, lost):
     old = (datetime.now() - timedelta(days=91)).isoformat()  # noqa: DTZ005 -- local, as stored
     chats.edit("ann", updated_at=old)
@@ -176,6 +179,7 @@ def test_a_crash_between_rotation_and_route_loses_the_conversation_in_theirs(cha
     assert _arrives(chats, "ann") != child or not chats.theirs.has("archive_and_compact")
 
 
+@pytest.mark.requirement("routes:change")
 def test_our_check_at_the_start_leads_the_chat_on_after_such_a_crash(chats, lost):
     key = chats.keys["ann"]
     _, child = _rotate(chats, "ann")

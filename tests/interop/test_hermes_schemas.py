@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.homes import hermes_database
 from tests.interop.hermes import VERSIONS, Hermes
 from tests.interop.twins import shape
 
 
+@pytest.mark.requirement("interop:schemas")
 def test_our_builder_makes_what_the_package_makes(version, tmp_path):
     with Hermes(version, tmp_path / "theirs"):
         pass

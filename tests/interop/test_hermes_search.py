@@ -36,6 +36,7 @@ def stored(theirs: Hermes) -> Rows:
     return Rows(theirs)
 
 
+@pytest.mark.requirement("interop:search")
 def test_words_phrases_prefixes_and_operators_find_what_theirs_find(theirs, ours, stored):
     wrong = {}
     for query in WORDS:

@@ -19,6 +19,7 @@ def twins(version, built, tmp_path):
     pair.close()
 
 
+@pytest.mark.requirement("interop:upkeep")
 def test_orphaned_continuations_are_finalized_as_theirs(twins):
     theirs = twins.theirs.call("finalize_orphaned_compression_sessions")
     assert twins.ours.finalize_orphaned_compression_sessions() == theirs

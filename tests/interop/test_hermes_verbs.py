@@ -68,6 +68,7 @@ def gone_of(made, kind):
     return {each for one in kinds for ids in made.chosen(one).values() for each in ids}
 
 
+@pytest.mark.requirement("verbs:hermes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_hermes_states_goes_by_the_verb_and_comes_back(made, verbs, kind):
     before = verbs.theirs()
@@ -82,6 +83,7 @@ def test_what_hermes_states_goes_by_the_verb_and_comes_back(made, verbs, kind):
     assert verbs.theirs() == before
 
 
+@pytest.mark.requirement("verbs:hermes")
 def test_hermes_reads_the_edits_and_a_named_end(verbs):
     session = next(
         name for name, row in verbs.theirs().items() if row["ended_at"] is None and not row["title"]
@@ -93,6 +95,7 @@ def test_hermes_reads_the_edits_and_a_named_end(verbs):
     assert verbs.theirs()[session]["title"] is None
 
 
+@pytest.mark.requirement("verbs:hermes")
 def test_hermes_reads_what_is_compressed_and_what_comes_back(verbs):
     with Hermes(VERSION, verbs.home) as hermes:
         hermes.call("create_session", "long_one", "cli")
@@ -110,6 +113,7 @@ def test_hermes_reads_what_is_compressed_and_what_comes_back(verbs):
         assert hermes.call("get_messages", "long_one") == before
 
 
+@pytest.mark.requirement("verbs:hermes")
 def test_hermes_reads_a_home_whose_index_was_merged_and_trash_emptied(made, verbs):
     before = verbs.theirs()
     with connect(verbs.home / "state.db") as connection:  # so that a rewrite frees something

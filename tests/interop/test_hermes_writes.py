@@ -200,6 +200,7 @@ def test_a_deleted_session_leaves_nothing_behind(twins):
     twins.assert_equal()
 
 
+@pytest.mark.requirement("interop:writes")
 def test_they_read_and_find_what_we_wrote(version, theirs, ours):
     ours.append_message("cli_work", "user", "an aardvark in the deployment", timestamp=NOW)
     ours.append_message("cli_work", "user", "数据库里的土豚", timestamp=NOW)
@@ -222,6 +223,7 @@ def test_they_read_and_find_what_we_wrote(version, theirs, ours):
         assert stored <= found
 
 
+@pytest.mark.requirement("interop:writes")
 def test_they_go_on_where_we_stopped(theirs, ours):
     mine = ours.append_message("cli_work", "user", "mine", timestamp=NOW)
     after = theirs.call("append_message", "cli_work", "assistant", "theirs")

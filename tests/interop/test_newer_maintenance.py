@@ -121,6 +121,7 @@ def check_indexes(changed: Changing) -> None:
     assert db.search("says", limit=3).hits
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 @pytest.mark.parametrize("what", ["sessions", "all"])
 def test_prune_is_restored_whole(changed: Changing, what: str) -> None:
     before, home_shape = changed.everything(), shape(changed.home.folder)
@@ -134,6 +135,7 @@ def test_prune_is_restored_whole(changed: Changing, what: str) -> None:
     check_indexes(changed)
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 def test_finalize_is_restored_whole(changed: Changing) -> None:
     before, home_shape = changed.everything(), shape(changed.home.folder)
     done = changed.do("abandoned", "finalize")
@@ -143,6 +145,7 @@ def test_finalize_is_restored_whole(changed: Changing) -> None:
     assert shape(changed.home.folder) == home_shape
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 @pytest.mark.parametrize("kind", ["in_place", "continuation"])
 def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, kind: Any) -> None:
     before, home_shape = changed.everything(), shape(changed.home.folder)
@@ -157,6 +160,7 @@ def test_compression_is_undone_whole(changed: Changing, compressor: Compressor, 
     check_indexes(changed)
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 def test_export_is_imported_whole(changed: Changing, tmp_path: Path) -> None:
     names = ("old", "old_titled", "chain_1")
     exported = tmp_path / "sessions.jsonl"
@@ -182,6 +186,7 @@ def rows_of(everything: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
     return [row for row in rows if not set(names).isdisjoint(map(str, row))]
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 def test_vacuum_keeps_everything(changed: Changing) -> None:
     changed.do("ghosts")
     before, home_shape = changed.everything(), shape(changed.home.folder)
@@ -193,6 +198,7 @@ def test_vacuum_keeps_everything(changed: Changing) -> None:
     check_indexes(changed)
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 def test_append_is_found_in_every_index(changed: Changing) -> None:
     db = changed.home.db
     message = db.append_message("long", "user", "a chamois joins 羚羊也来了")
@@ -206,12 +212,14 @@ def test_append_is_found_in_every_index(changed: Changing) -> None:
             assert connection.execute(cjk, (message,)).fetchone() == (1,)
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 def test_finding_names_no_blocked_index(changed: Changing) -> None:
     codes = {each.code for each in changed.maintenance.health(deep=True).findings}
     assert not codes & {"blocked_index", "unreadable", "search_index_damaged", "damaged"}
     assert changed.home.clock.now == NOW
 
 
+@pytest.mark.requirement("homes:newer-maintenance")
 def test_every_schema_is_one_of_the_fixture(tmp_path: Path) -> None:
     hermes_database(tmp_path / "state.db", 30)
     with connect(tmp_path / "state.db", "ro") as connection:

@@ -77,6 +77,7 @@ def test_rows_read_as_they_are_stored(db, newer):
     assert db.get_session("s")["of_the_future"] == "kept"
 
 
+@pytest.mark.requirement("interop:newer")
 def test_every_kind_of_write_keeps_the_file_and_what_we_do_not_know(db, newer):
     before = shape(newer.parent)
     first, *_ = db.get_messages("s")

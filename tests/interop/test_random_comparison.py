@@ -13,6 +13,7 @@ DIFFERENCES = Path(__file__).parents[2] / "docs" / "hermes-differences.md"
 QUESTIONS = 280
 
 
+@pytest.mark.requirement("homes:random-comparison")
 def test_each_difference_to_hermes_is_explained(version: str, tmp_path: Path) -> None:
     comparison = compare(version, 1000, QUESTIONS, tmp_path)
 
@@ -22,6 +23,7 @@ def test_each_difference_to_hermes_is_explained(version: str, tmp_path: Path) ->
     assert set(comparison.explained) <= set(REASONS)
 
 
+@pytest.mark.requirement("homes:random-comparison")
 @pytest.mark.parametrize("reason", REASONS)
 def test_each_reason_is_a_section_of_the_docs(reason: str) -> None:
     assert f"## {reason}\n" in DIFFERENCES.read_text(encoding="utf-8")

@@ -38,6 +38,7 @@ def much(seed: int = 1, count: int = 40) -> Iterable[Kept]:
     return (Kept("file", {"number": n, "bytes": chance.randbytes(100_000)}) for n in range(count))
 
 
+@pytest.mark.requirement("ledger:trash")
 def test_a_batch_has_its_steps_in_order_and_they_their_trash(ledger: Ledger) -> None:
     batch = ledger.add_batch("sessions_edit").id
     first = keep(ledger, batch, members=["a", "b"])
@@ -154,6 +155,7 @@ def test_an_unknown_batch_or_step_is_not_found(ledger: Ledger) -> None:
     assert ledger.steps(near) == []
 
 
+@pytest.mark.requirement("ledger:trash")
 def test_a_batch_cannot_be_undone_twice(ledger: Ledger, clock: Clock) -> None:
     batch = ledger.add_batch("sessions_prune").id
     steps = [keep(ledger, batch), keep(ledger, batch)]
@@ -197,6 +199,7 @@ def test_a_step_that_was_not_done_cannot_be_undone(ledger: Ledger) -> None:
         keep(ledger, batch, undoes=step)
 
 
+@pytest.mark.requirement("ledger:trash")
 def test_trash_expires_after_thirty_days(ledger: Ledger, clock: Clock) -> None:
     batch = ledger.add_batch("sessions_prune").id
     step = keep(ledger, batch)
@@ -216,6 +219,7 @@ def test_trash_expires_after_thirty_days(ledger: Ledger, clock: Clock) -> None:
     assert ledger.empty() == Emptied(0, 0)
 
 
+@pytest.mark.requirement("ledger:trash")
 def test_trash_of_an_age_is_emptied_on_purpose(ledger: Ledger, clock: Clock) -> None:
     old = ledger.add_batch("old").id
     keep(ledger, old)
@@ -349,6 +353,7 @@ def disk(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.requirement("ledger:trash")
 def test_trash_goes_to_another_disk_and_is_found_there_by_anybody(
     open_ledger: Callable[..., Ledger], disk: Path, folder: StateFolder
 ) -> None:

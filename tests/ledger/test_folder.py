@@ -49,6 +49,7 @@ def test_it_is_not_in_the_home_of_our_own(tmp_path: Path, monkeypatch: pytest.Mo
         assert state_root(environ).name == "mcp-sessions-state"
 
 
+@pytest.mark.requirement("ledger:folder")
 def test_looking_makes_nothing(db_path: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert StateFolder(db_path).find() is None
@@ -57,6 +58,7 @@ def test_looking_makes_nothing(db_path: Path, tmp_path: Path) -> None:
     assert {path.name for path in made} <= {"state.db-shm", "state.db-wal"}
 
 
+@pytest.mark.requirement("ledger:folder")
 @on_posix
 def test_it_is_its_owners_alone_and_outside_the_home(db_path: Path) -> None:
     folder = StateFolder(db_path).make()
@@ -140,6 +142,7 @@ def test_two_homes_have_two(db_path: Path, tmp_path: Path) -> None:
     assert StateFolder(db_path).make() != StateFolder(other).make()
 
 
+@pytest.mark.requirement("ledger:folder")
 def test_a_home_that_moved_is_found_again(db_path: Path, tmp_path: Path) -> None:
     made = StateFolder(db_path).make()
     moved = db_path.parent.rename(tmp_path / "moved") / "state.db"
@@ -155,6 +158,7 @@ def test_a_home_by_another_name_is_the_same(db_path: Path, tmp_path: Path) -> No
     assert StateFolder(tmp_path / "link" / "state.db").find() == made
 
 
+@pytest.mark.requirement("ledger:folder")
 def test_another_database_in_its_place_is_another_home(db_path: Path, tmp_path: Path) -> None:
     made = StateFolder(db_path).make()
     db_path.rename(tmp_path / "put away")

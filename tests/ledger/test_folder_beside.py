@@ -41,6 +41,7 @@ def files(folder: Path) -> list[str]:
 # -- where it is -------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ledger:folder-beside")
 @pytest.mark.parametrize("name", ["state.db", "app.sqlite3", "ünï.db"])
 def test_folder_lies_next_to_database(home_path: Path, name: str) -> None:
     own_database(home_path / name)
@@ -51,6 +52,7 @@ def test_folder_lies_next_to_database(home_path: Path, name: str) -> None:
     assert not state_root().exists()
 
 
+@pytest.mark.requirement("ledger:folder-beside")
 def test_first_write_keeps_folder_and_database_together(home_path: Path) -> None:
     with SessionDB(home_path / "app.db") as db, Ledger.open(db) as ledger:
         assert (ledger.batches().items, ledger.pins.all()) == ([], frozenset())
@@ -127,6 +129,7 @@ def test_application_config_moves_no_folder(path: Path) -> None:
 # -- whose it is -------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ledger:folder-beside")
 def test_copied_home_keeps_its_undo(path: Path, tmp_path: Path) -> None:
     with SessionDB(path) as db, Ledger.open(db) as ledger, Maintenance(db, ledger) as maintenance:
         db.create_session("s", "app")
@@ -154,6 +157,7 @@ def test_copied_database_shares_no_folder(path: Path) -> None:
     assert StateFolder(copy).make() == made.with_name("copy.db")
 
 
+@pytest.mark.requirement("ledger:folder-beside")
 def test_other_home_at_its_path_gets_another(path: Path) -> None:
     made = StateFolder(path).make()
     shutil.move(path, path.with_name("put-away.db"))
@@ -191,6 +195,7 @@ def test_folder_in_old_place_stays_in_use(path: Path) -> None:
 # -- which ledger ------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ledger:folder-beside")
 @pytest.mark.parametrize("make", [own_database, hermes_database])
 def test_ledger_of_sibling_database_is_refused(
     home_path: Path, make: Callable[[Path], None]
@@ -243,6 +248,7 @@ def test_root_in_hermes_home_is_refused_at_once(hermes: Path) -> None:
         StateFolder(hermes, root=hermes.parent / "state")
 
 
+@pytest.mark.requirement("ledger:folder-beside")
 def test_home_of_user_is_refused_at_construction(
     hermes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_plan_is_noted_once_whoever_takes_it_up(ledger: Ledger) -> None:
     assert [line.what for line in ledger.audited().items] == ["compress b", "compress a"]
 
 
+@pytest.mark.requirement("ledger:file")
 def test_the_audit_log_is_paged(ledger: Ledger) -> None:
     for number in range(5):
         ledger.audit("cli", "sessions_edit", None, {"number": number})
@@ -110,6 +111,7 @@ def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
             ask()
 
 
+@pytest.mark.requirement("ledger:file")
 @pytest.mark.parametrize("harm", ["noise", "header", "middle"])
 def test_a_damaged_file_is_corrupt_and_says_what_to_do(
     open_ledger: Callable[..., Ledger], folder: StateFolder, harm: str
@@ -142,6 +144,7 @@ def test_a_database_of_somebody_else_is_no_ledger(
             ask()
 
 
+@pytest.mark.requirement("ledger:file")
 def test_a_newer_schema_is_unsupported_and_left_alone(
     open_ledger: Callable[..., Ledger], folder: StateFolder
 ) -> None:
@@ -249,6 +252,7 @@ def test_of_many_who_want_a_member_one_has_it(
         assert sum(pool.map(claim, ledgers)) == 1
 
 
+@pytest.mark.requirement("ledger:file")
 def test_processes_share_a_ledger(folder: StateFolder) -> None:
     command = [sys.executable, "-c", WRITER, str(folder.db_path)]
     running = [

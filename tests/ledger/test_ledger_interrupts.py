@@ -28,6 +28,7 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
 }
 
 
+@pytest.mark.requirement("ledger:interrupts")
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_an_interrupt_at_any_place_leaves_a_ledger_that_works(
     folder: StateFolder, open_ledger: Callable[..., Ledger], call: Callable[[Ledger], object]

@@ -29,6 +29,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.requirement("ledger:packing")
 @given(st.lists(st.builds(Kept, st.text(), VALUES), max_size=6))
 def test_what_is_kept_comes_back_as_it_was(kept: list[Kept]) -> None:
     found = list(unpack(list(pack(kept))))
@@ -36,6 +37,7 @@ def test_what_is_kept_comes_back_as_it_was(kept: list[Kept]) -> None:
     assert repr(found) == repr(kept)
 
 
+@pytest.mark.requirement("ledger:packing")
 @pytest.mark.parametrize("at", [50_000, 300_001, 650_002])
 def test_what_is_damaged_is_never_returned(at: int) -> None:
     kept = [Kept("row", random.Random(number).randbytes(100_000)) for number in range(24)]

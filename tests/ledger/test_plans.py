@@ -32,6 +32,7 @@ def prepare(ledger: Ledger, batch: str, *members: str) -> str:
     return step
 
 
+@pytest.mark.requirement("ledger:plans")
 def test_a_plan_is_what_was_recorded(ledger: Ledger, open_ledger: Callable[..., Ledger]) -> None:
     made = planned(ledger)
     expected = Plan(
@@ -93,6 +94,7 @@ def test_what_cannot_be_recorded_is_refused(ledger: Ledger) -> None:
         ledger.add_plan("sessions", [Member("a")], {"a": {1}})
 
 
+@pytest.mark.requirement("ledger:plans")
 def test_a_plan_that_has_run_out_says_so(ledger: Ledger, clock: Clock) -> None:
     handle = planned(ledger).handle
     clock.now = START + VALID_S - 1
@@ -122,6 +124,7 @@ def test_a_plan_is_applied_in_one_batch_however_often_it_is_begun(ledger: Ledger
     assert ledger.plan(handle).batch == batch.id
 
 
+@pytest.mark.requirement("ledger:plans")
 def test_a_finished_plan_answers_its_result_and_cannot_be_begun(
     ledger: Ledger, clock: Clock
 ) -> None:
@@ -164,6 +167,7 @@ def test_the_members_say_what_became_of_them(ledger: Ledger) -> None:
     assert [member.id for member in ledger.plan(handle).remaining] == ["c"]
 
 
+@pytest.mark.requirement("ledger:plans")
 def test_a_member_belongs_to_one_step(ledger: Ledger) -> None:
     batch = ledger.begin(planned(ledger).handle).id
     prepare(ledger, batch, "a")
@@ -172,6 +176,7 @@ def test_a_member_belongs_to_one_step(ledger: Ledger) -> None:
     prepare(ledger, batch, "b")
 
 
+@pytest.mark.requirement("ledger:plans")
 def test_nothing_outside_of_a_plan_is_given_to_a_step(ledger: Ledger) -> None:
     batch = ledger.begin(planned(ledger).handle).id
     for members in (("stranger",), ("a", "stranger"), ("a", "a")):

@@ -62,6 +62,7 @@ def test_a_step_keeps_changes_and_answers(db: SessionDB, ledger: Ledger) -> None
     assert [member.id for member in plan_of(ledger, batch).remaining] == ["b", "c"]
 
 
+@pytest.mark.requirement("ledger:steps")
 def test_the_trash_is_durable_before_the_change_begins(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger]
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_mark_stays_until_it_is_durable_that_its_step_was_done(ledger: Ledger)
     assert ledger.marks() == ["s-2", "s-3"]
 
 
+@pytest.mark.requirement("ledger:steps")
 def test_what_was_changed_since_is_skipped(db: SessionDB, ledger: Ledger) -> None:
     batch = begin(ledger)
 
@@ -201,6 +203,7 @@ def test_steps_of_two_threads_are_done_one_after_another(db: SessionDB, ledger: 
 # -- a transaction of the caller's -------------------------------------------------------------
 
 
+@pytest.mark.requirement("ledger:steps")
 def test_a_route_and_its_session_are_one_step(
     db: SessionDB, ledger: Ledger, home_path: Path
 ) -> None:
@@ -370,6 +373,7 @@ def kill(db: SessionDB, batch: str, stage: str) -> None:
         process.communicate()
 
 
+@pytest.mark.requirement("ledger:steps")
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_step_that_was_killed_was_done_or_never_was(
     db: SessionDB, ledger: Ledger, stage: str
@@ -440,6 +444,7 @@ def _slowly(at_work: threading.Event, go_on: threading.Event) -> Callable[..., d
     return change
 
 
+@pytest.mark.requirement("ledger:steps")
 def test_a_step_that_was_given_up_is_not_done_by_a_process_that_wakes(
     db: SessionDB, ledger: Ledger, open_ledger: Callable[..., Ledger], clock: Clock
 ) -> None:

@@ -21,11 +21,13 @@ def get(cache: AgentCache[Agent], factory: Factory, session_id: str = "s1") -> A
 # -- reuse and rebuild -------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("cache:table")
 def test_an_unchanged_session_reuses_its_agent(cache: AgentCache[Agent], factory: Factory) -> None:
     assert get(cache, factory) is get(cache, factory)
     assert len(factory.built) == 1
 
 
+@pytest.mark.requirement("cache:table")
 def test_another_signature_rebuilds_and_replaces(
     cache: AgentCache[Agent], factory: Factory
 ) -> None:
@@ -38,6 +40,7 @@ def test_another_signature_rebuilds_and_replaces(
     assert not new.closed.is_set()
 
 
+@pytest.mark.requirement("cache:table")
 def test_a_switch_of_the_session_under_one_key_reuses(
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
@@ -58,6 +61,7 @@ def test_after_a_switch_a_foreign_write_to_the_new_session_rebuilds(
     assert how(cache, KEY, "sig", "s2") == "foreign"
 
 
+@pytest.mark.requirement("cache:table")
 def test_a_switch_from_a_session_that_has_ended_drops_and_rebuilds(
     other: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
@@ -117,6 +121,7 @@ def delete(other: SessionDB, _: int) -> None:
     other.delete_session("s1")
 
 
+@pytest.mark.requirement("cache:table")
 @pytest.mark.parametrize(
     "change", [append, rewind, rewind_and_restore, replace, compact, clear, end, delete]
 )
@@ -186,6 +191,7 @@ class Failing:
         return getattr(self._db, name)
 
 
+@pytest.mark.requirement("cache:table")
 @pytest.mark.parametrize("error", [Busy("held by another process"), RuntimeError("broken")])
 def test_a_database_that_cannot_be_asked_reuses_and_is_reported(
     db: SessionDB, other: SessionDB, error: Exception
@@ -233,6 +239,7 @@ def test_an_agent_that_was_built_without_a_revision_is_guarded_from_its_next_use
 # -- alone -------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("cache:table")
 def test_an_agent_that_is_to_be_alone_is_not_the_one_of_a_turn_under_way(
     cache: AgentCache[Agent],
 ) -> None:
@@ -258,6 +265,7 @@ def test_turns_that_do_not_ask_to_be_alone_share_their_agent(cache: AgentCache[A
 # -- our own turns -----------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("cache:table")
 def test_our_own_turn_rebaselines_and_reuses(
     db: SessionDB, cache: AgentCache[Agent], factory: Factory
 ) -> None:
@@ -301,6 +309,7 @@ def test_a_foreign_write_before_our_own_rebuilds(
     assert how(cache, KEY, "sig", "s1") == "foreign"
 
 
+@pytest.mark.requirement("cache:table")
 def test_a_foreign_write_in_the_middle_of_our_turn_rebuilds(
     db: SessionDB, other: SessionDB, cache: AgentCache[Agent]
 ) -> None:
@@ -425,6 +434,7 @@ def test_our_own_rotation_without_a_revision_takes_the_one_of_that_moment(
     assert how(cache, KEY, "sig", "s2") == "reused"
 
 
+@pytest.mark.requirement("cache:table")
 @pytest.mark.parametrize("then_ours", [False, True], ids=["no append follows", "ours follows"])
 @pytest.mark.parametrize("by", ["turn", "cache"])
 def test_a_foreign_write_after_our_own_rotation_rebuilds(

@@ -26,6 +26,7 @@ def test_cache_refuses_limits_that_make_no_sense(limits: Any) -> None:
 # -- how many ----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("cache:limits")
 def test_the_agent_that_was_used_longest_ago_is_evicted_and_closed() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=2)
     first, _ = fill(cache, "a", "b")
@@ -46,6 +47,7 @@ def test_the_bound_is_128_by_default_and_an_hour() -> None:
     assert (len(cache), cache.idle_s) == (128, 3600.0)
 
 
+@pytest.mark.requirement("cache:limits")
 def test_an_agent_in_a_turn_is_never_evicted() -> None:
     cache: AgentCache[Agent] = AgentCache(max_entries=1, idle_s=-1.0)
     with cache.claim("a", "sig", None) as turn:
@@ -70,6 +72,7 @@ def test_agents_that_run_may_be_more_than_the_bound_until_they_end() -> None:
     assert not agent.closed.is_set()
 
 
+@pytest.mark.requirement("cache:limits")
 @pytest.mark.parametrize("kind", ["set", "question"])
 def test_agents_that_are_said_to_run_are_never_evicted(kind: str) -> None:
     at_work = {"a", "b"}
@@ -129,6 +132,7 @@ def test_an_agent_that_was_used_while_it_was_asked_for_is_not_evicted() -> None:
 # -- how long ----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("cache:limits")
 def test_a_sweep_evicts_what_was_idle_for_longer_than_the_limit() -> None:
     clock = Monotonic(1000.0)
     cache: AgentCache[Agent] = AgentCache(idle_s=3600, clock=clock)
@@ -278,6 +282,7 @@ def test_a_look_up_does_not_wait_for_a_clean_up(gate: threading.Event) -> None:
     assert how(cache, "c", "another model", None) == "signature"
 
 
+@pytest.mark.requirement("cache:limits")
 def test_a_clean_up_may_use_the_cache_since_it_runs_outside_its_lock() -> None:
     def clean_up(key: str, agent: object) -> None:
         how(cache, f"successor of {key}", "sig", None)

@@ -57,6 +57,7 @@ def test_what_is_taken_out_or_replaced_this_way_is_not_cleaned_up(
     assert not second.closed.is_set()
 
 
+@pytest.mark.requirement("cache:shapes")
 @pytest.mark.parametrize(
     "entry",
     [
@@ -169,10 +170,12 @@ def refreshed(cache: AgentCache[Agent], entry: Any, session_id: str | None = "s1
     return cache[KEY]
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_leaves_two_elements_unchanged(cache: AgentCache[Agent]) -> None:
     assert refreshed(cache, (A, "sig")) == (A, "sig")
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_of_three_elements_stays_three_elements(cache: AgentCache[Agent]) -> None:
     assert refreshed(cache, (A, "sig", 0)) == (A, "sig", 1)
 
@@ -186,28 +189,34 @@ def test_refresh_of_three_elements_never_learns_of_which_session_they_are(
     assert cache[KEY] == (A, "sig", 0)
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_of_the_same_session_takes_the_count(cache: AgentCache[Agent]) -> None:
     assert refreshed(cache, (A, "sig", 0, "s1")) == (A, "sig", 1, "s1")
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_of_another_session_is_unchanged(cache: AgentCache[Agent]) -> None:
     assert refreshed(cache, (A, "sig", 0, "sX")) == (A, "sig", 0, "sX")
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_of_an_unknown_session_learns_which_it_is(cache: AgentCache[Agent]) -> None:
     # Hermes drops the place of the id here; to fill it says more, and a later switch is seen.
     assert refreshed(cache, (A, "sig", 0, None)) == (A, "sig", 1, "s1")
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_of_an_unknown_count_takes_the_count(cache: AgentCache[Agent]) -> None:
     assert refreshed(cache, (A, "sig", None, "s1")) == (A, "sig", 1, "s1")
     assert refreshed(cache, (A, "sig", None)) == (A, "sig", 1)
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_leaves_a_pending_build_unchanged(cache: AgentCache[Agent]) -> None:
     assert refreshed(cache, (PENDING, "sig", 0)) == (PENDING, "sig", 0)
 
 
+@pytest.mark.requirement("cache:shapes")
 def test_refresh_of_a_missing_row_is_unchanged(cache: AgentCache[Agent]) -> None:
     assert refreshed(cache, (A, "sig", 0), "nobody") == (A, "sig", 0)
 

@@ -43,6 +43,7 @@ def at_once(work: Callable[[int], None], count: int = THREADS) -> None:
 # -- builds ------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("cache:threads")
 def test_threads_at_once_build_one_agent(db: SessionDB) -> None:
     cache: AgentCache[Agent] = AgentCache(db)
     factory = Factory()
@@ -281,6 +282,7 @@ class Storm:
             assert isinstance(revision, Revision)
 
 
+@pytest.mark.requirement("cache:threads")
 def test_32_threads_leave_no_torn_entry(db: SessionDB, other: SessionDB) -> None:
     storm = Storm(db, other)
     at_once(storm.work)
@@ -291,6 +293,7 @@ def test_32_threads_leave_no_torn_entry(db: SessionDB, other: SessionDB) -> None
     assert storm.told == []
 
 
+@pytest.mark.requirement("cache:threads")
 def test_turns_of_one_key_one_after_another_never_miss_a_foreign_write(
     db: SessionDB, other: SessionDB
 ) -> None:

@@ -22,6 +22,7 @@ def recorded(hooks: Hooks) -> list[tuple[str, dict[str, Any]]]:
     return seen
 
 
+@pytest.mark.requirement("hooks:boundary")
 def test_a_new_session_finalizes_the_old_id_before_it_resets_to_the_new(hooks: Hooks) -> None:
     seen = recorded(hooks)
     hooks.boundary("old", "new", "telegram", "new_session")
@@ -37,6 +38,7 @@ def test_a_new_session_finalizes_the_old_id_before_it_resets_to_the_new(hooks: H
     ]
 
 
+@pytest.mark.requirement("hooks:boundary")
 def test_an_expiry_finalizes_with_its_reason_and_without_a_new_id(hooks: Hooks) -> None:
     seen = recorded(hooks)
     report = hooks.boundary("s", None, "telegram", "session_expired")
@@ -128,6 +130,7 @@ def test_a_session_starts_once_until_it_is_finalized(hooks: Hooks) -> None:
     assert seen == [("on_session_start", {"session_id": "s", "platform": "cli", "model": "m"})]
 
 
+@pytest.mark.requirement("hooks:boundary")
 def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hooks: Hooks) -> None:
     order: list[str] = []
     barrier = threading.Barrier(16)
@@ -152,6 +155,7 @@ def test_paths_that_race_pass_a_boundary_once_and_reset_only_after_finalize(hook
     assert order == [FINALIZE, RESET]
 
 
+@pytest.mark.requirement("hooks:boundary")
 def test_what_is_being_told_is_not_forgotten_however_much_is_told_meanwhile(
     hooks: Hooks, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:

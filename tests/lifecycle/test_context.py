@@ -39,6 +39,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     context._variables.reset(token)
 
 
+@pytest.mark.requirement("current:session")
 def test_the_current_session_is_set_in_the_context_and_in_the_environment() -> None:
     set_current_session_id("s1")
     assert (get_session_env(ID), os.environ[ID], current_session_id()) == ("s1", "s1", "s1")
@@ -51,6 +52,7 @@ def test_no_session_is_cleared_in_both() -> None:
     assert current_session_id() is None
 
 
+@pytest.mark.requirement("current:session")
 def test_an_unset_variable_falls_back_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "42")
     assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == "42"
@@ -61,6 +63,7 @@ def test_an_unset_variable_that_is_nowhere_is_the_default() -> None:
     assert get_session_env("HERMES_SESSION_CHAT_ID", "default") == "default"
 
 
+@pytest.mark.requirement("current:session")
 def test_a_cleared_variable_does_not_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_SESSION_CHAT_ID", "42")
     for cleared in ("", None):
@@ -123,6 +126,7 @@ def test_a_child_gets_the_variables_of_the_context_and_the_rest_of_the_environme
     }
 
 
+@pytest.mark.requirement("current:session")
 def test_a_real_child_sees_the_session_of_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     set_current_session_id("of the process")
     with session_context(session_id="of the turn"):
@@ -137,6 +141,7 @@ def test_a_real_child_sees_the_session_of_its_turn(monkeypatch: pytest.MonkeyPat
     assert ran.stdout.strip() == "of the turn"
 
 
+@pytest.mark.requirement("current:session")
 @pytest.mark.parametrize(("name", "seen"), [("Ann\ud83d", "Ann?"), ("An\0n", "Ann"), ("Åñ", "Åñ")])
 def test_a_child_begins_whatever_somebody_calls_himself(name: str, seen: str) -> None:
     code = "import os; print(ascii(os.environ['HERMES_SESSION_USER_NAME']))"
@@ -146,6 +151,7 @@ def test_a_child_begins_whatever_somebody_calls_himself(name: str, seen: str) ->
     assert ran.stdout.strip() == ascii(seen)
 
 
+@pytest.mark.requirement("current:session")
 @pytest.mark.parametrize("session_id", ["a\0b", "a\ud83d", 5])
 def test_what_no_environment_holds_is_no_current_session(session_id: Any) -> None:
     set_current_session_id("s1")
@@ -164,6 +170,7 @@ def test_a_child_of_nobody_does_not_get_the_session_that_another_turn_left_behin
     assert ID not in child_env()
 
 
+@pytest.mark.requirement("current:session")
 def test_a_thread_of_nobody_is_not_in_the_session_that_another_turn_left_behind() -> None:
     def turn() -> None:
         with session_context(platform="telegram"):
@@ -195,6 +202,7 @@ def test_a_session_that_the_process_was_started_with_is_passed_on(
         assert child_env()[ID] == "given from outside"
 
 
+@pytest.mark.requirement("current:session")
 def test_threads_at_once_each_see_their_own() -> None:
     barrier = threading.Barrier(32)
     seen: dict[int, list[str]] = {}
@@ -220,6 +228,7 @@ def test_threads_at_once_each_see_their_own() -> None:
     }
 
 
+@pytest.mark.requirement("current:session")
 @pytest.mark.anyio
 async def test_tasks_at_once_each_see_their_own_in_worker_threads_too() -> None:
     seen: dict[int, list[str | None]] = {}

@@ -23,6 +23,7 @@ from tests.routing.chats import KEY, chat
 # What has expired
 
 
+@pytest.mark.requirement("watcher:once")
 def test_what_has_expired_is_finalized_once_and_marked_in_both_places(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
@@ -40,6 +41,7 @@ def test_what_has_expired_is_finalized_once_and_marked_in_both_places(expiring: 
     assert len(expiring.runtime.cache) == 0
 
 
+@pytest.mark.requirement("watcher:once")
 def test_the_next_message_resets_what_was_finalized_and_finalizes_it_not_again(
     expiring: World,
 ) -> None:
@@ -89,6 +91,7 @@ def test_a_chat_with_a_process_at_work_is_not_finalized(expiring: World) -> None
     assert watcher(expiring).tick() == []
 
 
+@pytest.mark.requirement("watcher:once")
 def test_a_chat_in_the_middle_of_a_turn_is_not_finalized(expiring: World) -> None:
     gate = Gate()
     expiring.agent = gate
@@ -101,6 +104,7 @@ def test_a_chat_in_the_middle_of_a_turn_is_not_finalized(expiring: World) -> Non
     assert expiring.boundaries == []
 
 
+@pytest.mark.requirement("watcher:once")
 def test_a_chat_in_the_middle_of_a_turn_of_another_process_is_not_finalized(
     expiring: World, home_path: Path
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_turn_that_is_cut_off_keeps_no_session_from_its_end(
     assert len(watcher(expiring).tick()) == 1
 
 
+@pytest.mark.requirement("watcher:once")
 def test_watchers_of_several_processes_tell_an_end_once(expiring: World, home_path: Path) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
@@ -165,6 +170,7 @@ def test_watchers_of_several_processes_tell_an_end_once(expiring: World, home_pa
         other.close()
 
 
+@pytest.mark.requirement("watcher:once")
 def test_what_a_process_has_claimed_and_died_of_is_told_by_the_next(
     expiring: World, home_path: Path
 ) -> None:
@@ -195,6 +201,7 @@ ExpiryWatcher(world.runtime).tick()
     assert expiring.boundaries == [("finalize", session_id)]
 
 
+@pytest.mark.requirement("watcher:once")
 def test_a_session_that_comes_back_to_life_while_its_end_is_told_is_not_marked(
     expiring: World,
 ) -> None:
@@ -245,6 +252,7 @@ def test_a_broken_hook_is_no_failure(expiring: World) -> None:
     assert watcher(expiring).tick() == [session_id]
 
 
+@pytest.mark.requirement("watcher:tries")
 def test_a_failing_finalize_is_tried_three_times_and_then_marked_with_its_model(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +288,7 @@ def test_a_finalize_that_works_the_second_time_forgets_the_first(
     assert watch._failures == {}
 
 
+@pytest.mark.requirement("watcher:tries")
 def test_an_entry_that_cannot_be_marked_keeps_no_other_from_its_end(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +310,7 @@ def test_an_entry_that_cannot_be_marked_keeps_no_other_from_its_end(
     assert entry.expiry_finalized
 
 
+@pytest.mark.requirement("watcher:tries")
 def test_an_entry_that_cannot_be_read_keeps_no_other_from_its_end(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +338,7 @@ def cached(home: Path, monotonic: Monotonic, config: GatewayConfig | None = IDLE
     return world
 
 
+@pytest.mark.requirement("watcher:idle")
 def test_an_idle_agent_of_a_session_that_never_expires_is_evicted(
     home_path: Path, monotonic: Monotonic
 ) -> None:
@@ -340,6 +351,7 @@ def test_an_idle_agent_of_a_session_that_never_expires_is_evicted(
     world.close()
 
 
+@pytest.mark.requirement("watcher:idle")
 def test_an_idle_agent_of_a_session_that_will_expire_stays_until_then(
     home_path: Path, monotonic: Monotonic
 ) -> None:
@@ -370,6 +382,7 @@ def test_an_idle_agent_of_a_chat_without_a_route_is_evicted(
 # Pruning
 
 
+@pytest.mark.requirement("watcher:prune")
 def test_the_first_tick_prunes_and_then_one_an_hour(expiring: World, monotonic: Monotonic) -> None:
     def grow_old(name: str) -> None:
         expiring.say(chat_id=name)
@@ -424,6 +437,7 @@ def test_a_prune_that_is_turned_off_removes_nothing(home_path: Path, days: int) 
     world.close()
 
 
+@pytest.mark.requirement("watcher:hermes")
 def test_on_a_hermes_home_nothing_is_removed_marked_or_ended(home_path: Path) -> None:
     hermes_database(home_path / "state.db")
     world = World(home_path, config=IDLE)

@@ -19,6 +19,7 @@ def tells(world: World, session_id: Any) -> str:
     return world.agree()
 
 
+@pytest.mark.requirement("runtime:followed")
 @pytest.mark.parametrize("told", ["never_there", "../x", 5])
 def test_a_session_that_cannot_be_one_is_not_followed_and_that_is_reported(
     world: World, told: Any
@@ -28,11 +29,13 @@ def test_a_session_that_cannot_be_one_is_not_followed_and_that_is_reported(
     assert any("does not follow" in what for what in world.reported)
 
 
+@pytest.mark.requirement("runtime:followed")
 def test_the_session_of_another_chat_is_not_followed(world: World) -> None:
     first, other = world.say().session_id, world.say(chat_id=43).session_id
     assert tells(world, other) == first
 
 
+@pytest.mark.requirement("runtime:followed")
 def test_nor_one_without_a_key_in_which_another_chat_is(world: World) -> None:
     first = world.say().session_id
     world.say(chat_id=43)
@@ -44,6 +47,7 @@ def test_nor_one_without_a_key_in_which_another_chat_is(world: World) -> None:
     assert tells(world, "bare") == first
 
 
+@pytest.mark.requirement("runtime:followed")
 def test_a_turn_whose_agent_told_what_is_not_followed_ends_all_the_same(world: World) -> None:
     world.say()
     tells(world, "never_there")
@@ -54,6 +58,7 @@ def test_a_turn_whose_agent_told_what_is_not_followed_ends_all_the_same(world: W
     assert len(world.built) == 2  # who was elsewhere is not asked again
 
 
+@pytest.mark.requirement("runtime:followed")
 def test_a_session_of_no_chat_and_one_of_this_chat_are_followed(world: World) -> None:
     first = world.say().session_id
     world.db.create_session("fresh", "telegram")
@@ -61,6 +66,7 @@ def test_a_session_of_no_chat_and_one_of_this_chat_are_followed(world: World) ->
     assert tells(world, first) == first
 
 
+@pytest.mark.requirement("runtime:followed")
 def test_a_child_is_followed_over_several_compressions_at_once(world: World) -> None:
     def agent(run: Run, message: Any) -> Any:
         run.append("user", message)
@@ -74,6 +80,7 @@ def test_a_child_is_followed_over_several_compressions_at_once(world: World) -> 
     assert world.agree() == "grandchild"
 
 
+@pytest.mark.requirement("runtime:followed")
 @pytest.mark.parametrize(
     ("session_id", "error"), [("never_there", NotFound), ("../x", InvalidInput)]
 )

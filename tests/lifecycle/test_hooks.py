@@ -24,6 +24,7 @@ SHORT_S = 0.05
 # -- what an implementation is given -----------------------------------------------------------
 
 
+@pytest.mark.requirement("hooks:arguments")
 def test_an_implementation_may_take_only_session_id_and_platform(hooks: Hooks) -> None:
     seen = []
     hooks.add(FINALIZE, lambda session_id, platform: seen.append((session_id, platform)))
@@ -39,6 +40,7 @@ def test_an_implementation_with_kwargs_gets_all_that_is_given(hooks: Hooks) -> N
     assert seen == [{"session_id": "s", "platform": "cli", "extra": 1}]
 
 
+@pytest.mark.requirement("hooks:arguments")
 def test_reason_and_both_ids_are_there_for_those_that_ask(hooks: Hooks) -> None:
     seen = []
 
@@ -245,6 +247,7 @@ class Slow(metadata.EntryPoint):
         return Marked
 
 
+@pytest.mark.requirement("hooks:imports")
 def test_a_plugin_whose_import_hangs_is_reported_and_there_once_it_is_imported(
     monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:

@@ -59,6 +59,7 @@ def lines(code: str, ended_as: int = 0) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.requirement("hooks:end")
 @pytest.mark.parametrize(
     ("end", "ended_as"),
     [
@@ -77,11 +78,13 @@ def test_what_is_behind_as_a_process_ends_is_told(end: str, ended_as: int) -> No
     assert lines(f"opened.set(); {end}", ended_as) == LATE + TOLD
 
 
+@pytest.mark.requirement("hooks:end")
 def test_what_hangs_as_a_process_ends_is_reported_and_does_not_hold_it() -> None:
     lost = f"{FAULT} was not told to its end, for which there is no more time"
     assert lines("dispatch.DRAIN_S = 0.1") == LATE + [lost] * 4
 
 
+@pytest.mark.requirement("hooks:end")
 def test_what_is_behind_is_not_told_where_a_signal_ends_the_process() -> None:
     """Nothing runs then; what is stored is told by the next."""
     assert lines("signal.raise_signal(signal.SIGTERM)", -signal.SIGTERM) == LATE
@@ -98,6 +101,7 @@ opened.set()
     assert lines(code) == [*LATE, "5", *TOLD]
 
 
+@pytest.mark.requirement("hooks:end")
 def test_async_hooks_that_are_behind_are_told_too() -> None:
     code = """
 async def later(session_id):
@@ -151,6 +155,7 @@ def test_a_hook_that_drains_does_not_wait_for_itself() -> None:
     assert hooks.call(RESET, session_id="s", platform="cli").failed == ()
 
 
+@pytest.mark.requirement("hooks:end")
 def test_a_runtime_that_is_closed_gives_what_is_behind_a_moment(
     world: World, gate: threading.Event
 ) -> None:

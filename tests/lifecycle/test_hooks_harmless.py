@@ -33,6 +33,7 @@ def impatient() -> Hooks:
 # -- nobody is harmed --------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("hooks:harm")
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), asyncio.CancelledError()])
 def test_one_that_raises_keeps_no_other_from_being_called(
     hooks: Hooks, told: list[Any], error: BaseException
@@ -54,6 +55,7 @@ def test_one_that_raises_keeps_no_other_from_being_called(
     assert [error for _, error in told] == [error]
 
 
+@pytest.mark.requirement("hooks:harm")
 def test_one_that_hangs_is_left_behind_and_reported(
     impatient: Hooks, gate: threading.Event
 ) -> None:
@@ -74,6 +76,7 @@ def tried(hooks: Hooks, session_id: str) -> str:
     return report.failed[0].how if report.failed else "called"
 
 
+@pytest.mark.requirement("hooks:order")
 def test_a_slow_one_is_told_all_in_order_and_waited_for_once(
     impatient: Hooks, gate: threading.Event
 ) -> None:
@@ -94,6 +97,7 @@ def test_a_slow_one_is_told_all_in_order_and_waited_for_once(
     assert seen == [str(number) for number in range(8)]
 
 
+@pytest.mark.requirement("hooks:order")
 def test_one_is_never_called_twice_at_once(hooks: Hooks) -> None:
     at_once: list[int] = []
     inside = threading.Semaphore(1)
@@ -112,6 +116,7 @@ def test_one_is_never_called_twice_at_once(hooks: Hooks) -> None:
     assert at_once == [True] * 8
 
 
+@pytest.mark.requirement("hooks:order")
 def test_one_that_is_too_far_behind_is_left_out_until_it_has_caught_up(
     impatient: Hooks, gate: threading.Event
 ) -> None:
@@ -175,6 +180,7 @@ def test_an_async_one_is_run_to_its_end_by_a_sync_call(hooks: Hooks) -> None:
     assert (seen, report.failed) == (["s"], ())
 
 
+@pytest.mark.requirement("hooks:harm")
 def test_an_async_one_that_raises_or_hangs_is_reported(impatient: Hooks) -> None:
     ended = []
 
@@ -197,6 +203,7 @@ def test_an_async_one_that_raises_or_hangs_is_reported(impatient: Hooks) -> None
     assert ended == [True]
 
 
+@pytest.mark.requirement("hooks:harm")
 def test_a_broken_plugin_manager_is_reported_and_harms_nothing(
     hooks: Hooks, told: list[Any]
 ) -> None:
@@ -262,6 +269,7 @@ async def test_an_async_one_runs_on_the_loop_of_its_caller(hooks: Hooks) -> None
     assert called.is_set()
 
 
+@pytest.mark.requirement("hooks:harm")
 @pytest.mark.anyio
 async def test_a_slow_one_never_blocks_the_loop(gate: threading.Event) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
@@ -319,6 +327,7 @@ async def test_an_async_one_that_will_not_be_cancelled_is_left_behind(impatient:
         await ended.wait()
 
 
+@pytest.mark.requirement("hooks:harm")
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
 def test_an_async_one_that_ends_the_process_does_not_end_the_loop_of_its_caller(
     hooks: Hooks, error: BaseException

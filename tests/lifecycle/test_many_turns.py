@@ -44,6 +44,7 @@ def rotating(world: World) -> Iterator[Callable[[int, int, Any], None]]:
     assert len(world.names("end")) == CHATS * TURNS
 
 
+@pytest.mark.requirement("runtime:many")
 def test_many_threads_whose_sessions_rotate_agree_everywhere_each_time(
     world: World, rotating: Callable[[int, int, Any], None]
 ) -> None:
@@ -56,6 +57,7 @@ def test_many_threads_whose_sessions_rotate_agree_everywhere_each_time(
     assert results == [None] * CHATS
 
 
+@pytest.mark.requirement("runtime:many")
 def test_many_tasks_whose_sessions_rotate_agree_everywhere_each_time(
     world: World, rotating: Callable[[int, int, Any], None]
 ) -> None:
@@ -91,6 +93,7 @@ def test_each_of_many_turns_sees_its_own_session(world: World) -> None:
     assert [reply.text for reply in replies] == ["ok"] * 8
 
 
+@pytest.mark.requirement("runtime:many")
 def test_messages_and_resets_of_one_chat_at_once_tell_each_boundary_once(world: World) -> None:
     world.say()
     calls_ = [world.say] * 6 + [lambda: world.runtime.reset(KEY)] * 6

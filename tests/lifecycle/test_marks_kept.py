@@ -66,6 +66,7 @@ def busy(*_: Any, **__: Any) -> Any:
 # Each end once
 
 
+@pytest.mark.requirement("runtime:told-once")
 @pytest.mark.parametrize("then", ["a tick", "a message", "a close", "a reset"])
 def test_an_end_that_a_shutdown_has_told_is_not_told_after_a_restart(
     start: Start, then: str
@@ -91,6 +92,7 @@ def test_an_end_that_a_shutdown_has_told_is_not_told_after_a_restart(
     assert finalized(second) == []
 
 
+@pytest.mark.requirement("runtime:told-once")
 @pytest.mark.parametrize("by", ["reset", "finalize"])
 def test_a_close_that_another_process_is_faster_than_tells_nothing(
     start: Start, by: str, monkeypatch: pytest.MonkeyPatch
@@ -110,6 +112,7 @@ def test_a_close_that_another_process_is_faster_than_tells_nothing(
     assert (finalized(one), finalized(other)) == ([], [session_id])
 
 
+@pytest.mark.requirement("runtime:told-once")
 def test_an_end_that_was_told_is_known_where_the_home_was_moved(
     start: Start, home_path: Path, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_an_end_that_was_told_is_known_where_the_home_was_moved(
     second.close()
 
 
+@pytest.mark.requirement("runtime:told-once")
 def test_a_session_that_was_closed_is_told_once_though_a_turn_writes_after_it(
     start_hermes: Start,
 ) -> None:
@@ -160,6 +164,7 @@ def test_eight_chats_that_share_a_session_have_marks_of_their_own(start_hermes: 
 # What goes wrong
 
 
+@pytest.mark.requirement("runtime:marks")
 @pytest.mark.parametrize(
     "noted", ["x", "[]", "null", '{"told": 3}', '{"told": null}', '{"told": [3]}']
 )
@@ -198,6 +203,7 @@ def test_a_file_of_marks_that_is_damaged_is_said_to_be_one(start_hermes: Start) 
     assert "trash" not in str(errors[0])
 
 
+@pytest.mark.requirement("runtime:marks")
 def test_a_mark_that_failed_once_hides_none_that_is_written_later(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +222,7 @@ def test_a_mark_that_failed_once_hides_none_that_is_written_later(
     assert world.store.is_end_told(entry)
 
 
+@pytest.mark.requirement("runtime:marks")
 def test_what_could_not_be_written_is_with_the_next_mark(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +251,7 @@ def test_what_a_process_alone_knows_is_forgotten_with_the_rest(
     assert [bool(marks.get(name)) for name in ("other", "kept")] == [False, True]
 
 
+@pytest.mark.requirement("runtime:marks")
 def test_a_state_folder_that_the_system_refuses_keeps_no_verb_from_its_end(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +275,7 @@ def test_a_state_folder_that_the_system_refuses_keeps_no_verb_from_its_end(
     assert finalized(world) == [first, second, first]
 
 
+@pytest.mark.requirement("runtime:marks")
 def test_what_fails_after_a_change_keeps_nothing_else_that_follows_it(
     start_hermes: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,6 +305,7 @@ def test_the_watcher_forgets_marks_of_sessions_in_which_no_chat_is(start_hermes:
     assert marks.get(told) == {}
 
 
+@pytest.mark.requirement("runtime:told-once")
 def test_the_end_of_a_session_that_was_closed_by_its_id_is_not_told_by_the_reset_of_its_chat(
     start: Start,
 ) -> None:

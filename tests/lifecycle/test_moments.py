@@ -22,6 +22,7 @@ def told(world: World, hook: str) -> list[dict[str, Any]]:
     return [given for name, given in world.told if name == f"on_session_{hook}"]
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_the_first_turn_of_a_new_session_starts_it(world: World) -> None:
     ids = [world.say().session_id for _ in range(2)]
     assert told(world, "start") == [{"session_id": ids[0], "platform": "telegram"}]
@@ -86,6 +87,7 @@ def test_a_start_tells_the_model_where_the_chat_has_asked_for_one(world: World) 
     }
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_the_end_of_each_turn_tells_its_ids_and_model_where_the_agent_does(world: World) -> None:
     named = {"task_id": "t1", "turn_id": "u1", "model": "opus"}
     results: list[Any] = ["fine", {"final_response": "fine", **named}]
@@ -96,6 +98,7 @@ def test_the_end_of_each_turn_tells_its_ids_and_model_where_the_agent_does(world
     assert told(world, "end") == [ended, {**ended, **named}]
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_a_close_at_work_ends_the_turn_as_interrupted_and_then_finalizes(world: World) -> None:
     gate = Gate()
     world.agent = gate
@@ -110,12 +113,14 @@ def test_a_close_at_work_ends_the_turn_as_interrupted_and_then_finalizes(world: 
     ]
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_a_close_between_turns_ends_no_turn_unlike_in_hermes(world: World) -> None:
     world.say()
     world.runtime.finalize(KEY)
     assert [name for name, _ in world.names()] == ["start", "end", "finalize"]
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_a_reset_finalizes_the_old_id_and_then_resets_to_the_new(world: World) -> None:
     old = world.say().session_id
     seen = []
@@ -129,6 +134,7 @@ def test_a_reset_finalizes_the_old_id_and_then_resets_to_the_new(world: World) -
     assert seen == [new]
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_an_expiry_finalizes_with_its_reason(expiring: World) -> None:
     session_id = expiring.say().session_id
     expiring.clock.advance(hours=2)
@@ -138,6 +144,7 @@ def test_an_expiry_finalizes_with_its_reason(expiring: World) -> None:
     assert told(expiring, "reset") == []
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_a_shutdown_finalizes_each_agent_at_work_with_the_platform_of_its_chat_unlike_hermes(
     world: World,
 ) -> None:
@@ -160,6 +167,7 @@ def test_a_shutdown_finalizes_each_agent_at_work_with_the_platform_of_its_chat_u
     }
 
 
+@pytest.mark.requirement("hooks:moments")
 @pytest.mark.parametrize("reason", ["session_boundary", "shutdown"])
 def test_a_command_line_finalizes_with_the_reason_it_gives(world: World, reason: str) -> None:
     world.db.create_session("s1", "cli")
@@ -168,6 +176,7 @@ def test_a_command_line_finalizes_with_the_reason_it_gives(world: World, reason:
     assert told(world, "finalize") == [given]
 
 
+@pytest.mark.requirement("hooks:moments")
 def test_a_tui_that_closes_finalizes_with_a_reason_unlike_in_hermes(world: World) -> None:
     world.db.create_session("s1", "tui")
     world.runtime.finalize("s1", viewer=True)

@@ -24,6 +24,7 @@ def is_too_large(text: str) -> bool:
 # 1. the agent said something
 
 
+@pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("result", [{}, {"failed": True, "error": "token"}, {"interrupted": True}])
 def test_what_the_agent_said_is_not_changed(result: dict[str, Any]) -> None:
     assert reply("an answer", **result) == "an answer"
@@ -32,6 +33,7 @@ def test_what_the_agent_said_is_not_changed(result: dict[str, Any]) -> None:
 # 2. the session is too large
 
 
+@pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize(
     "error",
     [
@@ -52,6 +54,7 @@ def test_an_error_of_size_is_one_in_any_case() -> None:
     assert is_too_large(failure("CONTEXT LENGTH EXCEEDED"))
 
 
+@pytest.mark.requirement("replies:table")
 def test_a_bad_request_with_a_long_history_is_one_of_size() -> None:
     assert is_too_large(failure("Error code: 400", history_len=51))
 
@@ -67,6 +70,7 @@ def test_a_number_that_only_contains_that_of_a_bad_request_is_none() -> None:
 # 3. another failure
 
 
+@pytest.mark.requirement("replies:table")
 def test_another_failure_says_what_it_was_and_how_to_go_on() -> None:
     text = failure("the provider is down")
     assert "the provider is down" in text
@@ -119,11 +123,13 @@ def test_a_failure_comes_before_an_interruption() -> None:
 # 4. and 5. interrupted
 
 
+@pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("calls", [{}, {"api_calls": 0}, {"api_calls": None}])
 def test_an_interruption_before_the_work_asks_for_the_message_again(calls: dict[str, Any]) -> None:
     assert "Send it again" in reply(interrupted=True, **calls)
 
 
+@pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("response", ["", None])
 def test_an_interruption_at_work_is_silent(response: str | None) -> None:
     assert reply(response, interrupted=True, api_calls=3, partial=True, error="boom") == ""
@@ -134,6 +140,7 @@ def test_an_interruption_at_work_is_silent(response: str | None) -> None:
 HIDDEN = "Response remained incomplete after 3 continuation attempts"
 
 
+@pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("said", [{}, {"final_response": None}, {"final_response": HIDDEN}])
 def test_a_turn_that_only_thought_is_silent(said: dict[str, Any]) -> None:
     assert reply(api_calls=3, partial=True, error=HIDDEN, **said) == ""
@@ -146,6 +153,7 @@ def test_a_turn_that_said_something_else_did_not_only_think() -> None:
 # 7. stopped at work
 
 
+@pytest.mark.requirement("replies:table")
 def test_a_turn_that_stopped_says_why() -> None:
     text = reply(api_calls=1, partial=True, error="the tool is gone")
     assert "the tool is gone" in text
@@ -165,6 +173,7 @@ def test_a_turn_that_stopped_without_a_reason_says_that() -> None:
 # 8. work without an answer
 
 
+@pytest.mark.requirement("replies:table")
 def test_work_without_an_answer_asks_for_the_message_again() -> None:
     text = reply(api_calls=2)
     assert "no answer" in text
@@ -178,6 +187,7 @@ def test_calls_are_counted_whatever_they_are() -> None:
 # 9. and 10. no work
 
 
+@pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("calls", [{}, {"api_calls": 0}, {"api_calls": None}])
 def test_a_message_that_was_not_processed_is_asked_for_again(calls: dict[str, Any]) -> None:
     text = reply(None, **calls)
@@ -185,6 +195,7 @@ def test_a_message_that_was_not_processed_is_asked_for_again(calls: dict[str, An
     assert "Send it again" in text
 
 
+@pytest.mark.requirement("replies:table")
 @pytest.mark.parametrize("response", ["", None])
 def test_a_part_of_no_work_is_silent(response: str | None) -> None:
     assert reply(response, api_calls=0, partial=True) == ""

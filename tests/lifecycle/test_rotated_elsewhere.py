@@ -29,6 +29,7 @@ def compressed_by_another(home: Path, session_id: str, child: str = "child") -> 
 # Who writes after our own rotation
 
 
+@pytest.mark.requirement("runtime:foreign")
 @pytest.mark.parametrize("by", ["result", "follow"])
 def test_a_foreign_write_after_a_rotation_is_noticed_by_the_next_turn(
     world: World, home_path: Path, by: str
@@ -50,6 +51,7 @@ def test_a_foreign_write_after_a_rotation_is_noticed_by_the_next_turn(
     assert len(world.built) == 2
 
 
+@pytest.mark.requirement("runtime:foreign")
 def test_a_foreign_write_between_a_rotation_and_the_first_append_is_noticed(
     world: World, home_path: Path
 ) -> None:
@@ -71,6 +73,7 @@ def test_a_foreign_write_between_a_rotation_and_the_first_append_is_noticed(
 # Who is at work while another rotates
 
 
+@pytest.mark.requirement("runtime:elsewhere")
 def test_a_later_message_of_a_chat_that_is_rotated_meanwhile_is_in_what_goes_on(
     world: World,
 ) -> None:
@@ -89,6 +92,7 @@ def test_a_later_message_of_a_chat_that_is_rotated_meanwhile_is_in_what_goes_on(
     assert said(world, "child") == ["a summary", "B", "echo B"]
 
 
+@pytest.mark.requirement("runtime:elsewhere")
 def test_what_a_superseded_run_still_appends_goes_where_the_conversation_does(
     world: World,
 ) -> None:
@@ -109,6 +113,7 @@ def test_what_a_superseded_run_still_appends_goes_where_the_conversation_does(
     assert world.ended("child") is None
 
 
+@pytest.mark.requirement("runtime:elsewhere")
 def test_a_turn_whose_session_another_process_compresses_goes_on_in_what_that_came_to(
     world: World, home_path: Path
 ) -> None:
@@ -128,6 +133,7 @@ def test_a_turn_whose_session_another_process_compresses_goes_on_in_what_that_ca
     assert len(world.built) == 2
 
 
+@pytest.mark.requirement("runtime:elsewhere")
 @pytest.mark.parametrize("told", [False, True], ids=["by text", "by the id of before"])
 def test_the_end_of_a_turn_leads_the_route_where_another_process_has_compressed_to(
     world: World, home_path: Path, told: bool
@@ -146,6 +152,7 @@ def test_the_end_of_a_turn_leads_the_route_where_another_process_has_compressed_
 # One agent, one turn
 
 
+@pytest.mark.requirement("runtime:alone")
 def test_an_agent_is_in_one_turn_at_a_time(home_path: Path) -> None:
     gate = Gate()
     world = World(home_path)

@@ -73,6 +73,7 @@ def workers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "session_core worker"}
 
 
+@pytest.mark.requirement("turns:loop")
 @both_loops
 async def test_coroutines_of_a_run_read_and_append(world: World) -> None:
     seen: list[Any] = []
@@ -95,6 +96,7 @@ async def test_coroutines_of_a_run_read_and_append(world: World) -> None:
     assert world.db.get_messages("child")[-1]["content"] == "there"
 
 
+@pytest.mark.requirement("turns:loop")
 @both_loops
 async def test_blocking_calls_warn_once(world: World) -> None:
     async def agent(run: Run, message: Any) -> str:
@@ -130,6 +132,7 @@ async def test_coroutines_of_a_run_warn_of_nothing(world: World) -> None:
     assert (await world.runtime.ahandle(chat(), "hello")).text == "echo hello"
 
 
+@pytest.mark.requirement("turns:loop")
 @both_loops
 async def test_loop_runs_while_another_process_holds_the_lock(world: World) -> None:
     replies: list[str] = []
@@ -179,6 +182,7 @@ async def test_agents_stay_on_a_free_loop(world: World) -> None:
     assert stored(world) == 2 * CHATS
 
 
+@pytest.mark.requirement("turns:loop")
 @both_loops
 async def test_cancelled_turns_return_before_the_lock_is_free(world: World) -> None:
     world.agent = aecho
@@ -197,6 +201,7 @@ async def test_cancelled_turns_return_before_the_lock_is_free(world: World) -> N
     assert world.reported == []
 
 
+@pytest.mark.requirement("turns:loop")
 async def test_timeouts_of_asyncio_leave_no_turn_open(world: World) -> None:
     begun: list[str] = []
 
@@ -240,6 +245,7 @@ async def test_cancelled_append_is_stored_and_the_agent_goes_on(world: World) ->
     assert world.agree() == reply.session_id
 
 
+@pytest.mark.requirement("turns:loop")
 def test_loops_in_forty_threads_share_a_database(world: World) -> None:
     db = AsyncSessionDB(world.db)
     barrier = threading.Barrier(40)
@@ -278,6 +284,7 @@ def test_handle_in_a_trio_task_names_ahandle(world: World) -> None:
     assert world.store.peek_session_id(KEY) is not None
 
 
+@pytest.mark.requirement("turns:loop")
 @both_loops
 async def test_shutdown_lets_cancelled_turns_end(world: World, gate: threading.Event) -> None:
     began, telling = anyio.Event(), threading.Event()

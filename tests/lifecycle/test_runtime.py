@@ -50,6 +50,7 @@ class Broken:
 # What a runtime stands on
 
 
+@pytest.mark.requirement("runtime:turn")
 def test_an_empty_cache_that_was_given_is_used(world: World) -> None:
     cache: AgentCache[Any] = AgentCache(world.db)
     runtime = SessionRuntime(world.store, world.build, cache=cache)
@@ -96,6 +97,7 @@ def test_other_hooks_than_those_of_the_store_are_refused(world: World) -> None:
     assert world.store.hooks is world.hooks
 
 
+@pytest.mark.requirement("runtime:check")
 def test_what_a_crash_has_left_is_healed_at_a_start(world: World, home_path: Path) -> None:
     old = world.say().session_id
     world.db.end_session(old, "compression")
@@ -106,6 +108,7 @@ def test_what_a_crash_has_left_is_healed_at_a_start(world: World, home_path: Pat
     again.close()
 
 
+@pytest.mark.requirement("runtime:check")
 def test_on_a_hermes_home_nothing_is_healed_at_a_start(home_path: Path) -> None:
     hermes_database(home_path / "state.db")
     world = World(home_path)
@@ -117,6 +120,7 @@ def test_on_a_hermes_home_nothing_is_healed_at_a_start(home_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.requirement("runtime:check")
 def test_a_start_whose_check_fails_is_reported_and_starts(
     home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +137,7 @@ def test_a_start_whose_check_fails_is_reported_and_starts(
 # One turn, in each manner
 
 
+@pytest.mark.requirement("runtime:turn")
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
 @pytest.mark.parametrize("agent", [echo, aecho], ids=["sync", "async"])
 @pytest.mark.parametrize("build_async", [False, True], ids=["built", "built async"])
@@ -156,6 +161,7 @@ def test_a_message_is_answered(
     world.close()
 
 
+@pytest.mark.requirement("runtime:turn")
 def test_an_agent_is_kept_for_the_next_turn(world: World) -> None:
     for _ in range(3):
         world.say()
@@ -177,6 +183,7 @@ def test_an_agent_that_counts_as_nothing_is_kept_too(home_path: Path) -> None:
     world.close()
 
 
+@pytest.mark.requirement("runtime:turn")
 def test_an_agent_is_built_anew_where_somebody_else_wrote(world: World, home_path: Path) -> None:
     session_id = world.say().session_id
     with SessionDB(home_path / "state.db") as other:
@@ -194,6 +201,7 @@ def test_an_agent_is_built_anew_for_another_signature(home_path: Path) -> None:
     world.close()
 
 
+@pytest.mark.requirement("runtime:model")
 def test_an_agent_is_built_anew_for_another_model(world: World) -> None:
     seen = []
     for override in (None, {"model": "opus"}, {"model": "opus"}, {"model": "haiku"}, None):
@@ -316,6 +324,7 @@ def test_an_agent_that_answers_with_what_is_no_answer_is_refused_and_changes_not
 # Lazily
 
 
+@pytest.mark.requirement("runtime:lazy")
 def test_nothing_is_stored_before_the_first_append(world: World) -> None:
     seen = []
 
@@ -332,6 +341,7 @@ def test_nothing_is_stored_before_the_first_append(world: World) -> None:
     assert [row[name] for name in names] == ["telegram", KEY, "42", "7", "Ann"]
 
 
+@pytest.mark.requirement("runtime:lazy")
 def test_an_agent_that_never_appends_stores_no_session(world: World) -> None:
     world.agent = lambda *_: "just talk"
     ids = {world.say().session_id for _ in range(3)}
@@ -343,6 +353,7 @@ def test_an_agent_that_never_appends_stores_no_session(world: World) -> None:
 # The current session
 
 
+@pytest.mark.requirement("runtime:current")
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_inside_a_turn_its_session_is_the_current_one(
@@ -367,6 +378,7 @@ def test_inside_a_turn_its_session_is_the_current_one(
     assert get_session_env("HERMES_SESSION_KEY") == ""
 
 
+@pytest.mark.requirement("runtime:current")
 def test_the_context_is_that_of_the_message_and_not_of_the_first(world: World) -> None:
     seen = []
     names = ("HERMES_SESSION_USER_ID", "HERMES_SESSION_USER_NAME", "HERMES_SESSION_MESSAGE_ID")
@@ -380,6 +392,7 @@ def test_the_context_is_that_of_the_message_and_not_of_the_first(world: World) -
 # Rotation
 
 
+@pytest.mark.requirement("runtime:rotation")
 @pytest.mark.parametrize("how", ["handle", "ahandle"])
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("by", ["result", "follow"])
@@ -411,6 +424,7 @@ def test_a_rotated_session_is_followed_everywhere_before_the_turn_returns(
     assert world.boundaries == []
 
 
+@pytest.mark.requirement("runtime:rotation")
 def test_the_agent_is_kept_over_a_rotation(world: World) -> None:
     world.say()
     world.agent = lambda run, _: {"session_id": rotate(run, "child"), "final_response": "x"}
@@ -420,6 +434,7 @@ def test_the_agent_is_kept_over_a_rotation(world: World) -> None:
     assert len(world.built) == 1
 
 
+@pytest.mark.requirement("runtime:rotation")
 def test_an_unchanged_id_writes_that_the_turn_begins_and_ends_and_nothing_else(
     world: World,
 ) -> None:
@@ -484,6 +499,7 @@ def test_only_a_turn_that_succeeds_makes_an_interruption_good(
 # Empty results
 
 
+@pytest.mark.requirement("runtime:empty")
 @pytest.mark.parametrize(
     ("result", "says"),
     [
@@ -521,6 +537,7 @@ def test_an_empty_result_becomes_what_a_person_can_act_on(
     assert text == says if says in {"", "said"} else says in text
 
 
+@pytest.mark.requirement("runtime:empty")
 @pytest.mark.parametrize(("said", "advises"), [(50, False), (51, True)])
 def test_a_refusal_of_a_long_history_is_taken_for_one_of_its_size(
     world: World, said: int, advises: bool
@@ -535,6 +552,7 @@ def test_a_refusal_of_a_long_history_is_taken_for_one_of_its_size(
     assert ("/compact" in reply.text) is advises
 
 
+@pytest.mark.requirement("runtime:empty")
 def test_a_session_that_can_be_compressed_no_further_is_reset(world: World) -> None:
     world.agent = lambda run, message: {
         "final_response": echo(run, message),

@@ -19,6 +19,7 @@ from tests.lifecycle.runtimes import HOOKS, Gate, World, aecho, as_async, become
 from tests.routing.chats import KEY, chat
 
 
+@pytest.mark.requirement("runtime:loop")
 def test_a_loop_goes_on_while_a_sync_agent_works(world: World) -> None:
     gate = Gate()
     world.agent = gate
@@ -38,6 +39,7 @@ def test_a_loop_goes_on_while_a_sync_agent_works(world: World) -> None:
     assert anyio.run(both) == "echo hello"
 
 
+@pytest.mark.requirement("hooks:loop")
 def test_an_async_hook_runs_on_the_loop_of_who_awaits(world: World) -> None:
     loops: list[Any] = []
 
@@ -115,6 +117,7 @@ def test_failing_hook_under_trio_breaks_nothing(world: World) -> None:
     assert len(world.reported) == 1
 
 
+@pytest.mark.requirement("hooks:loop")
 def test_an_async_hook_of_a_verb_that_is_not_awaited_does_not_wait_for_its_loop(
     world: World,
 ) -> None:
@@ -171,6 +174,7 @@ def test_a_turn_that_is_cancelled_is_at_work_no_more(world: World) -> None:
     until(lambda: world.runtime.running == [])
 
 
+@pytest.mark.requirement("runtime:loop")
 def test_a_sync_agent_whose_task_is_cancelled_is_at_work_until_it_has_ended(
     home_path: Path,
 ) -> None:
@@ -204,6 +208,7 @@ def test_a_sync_agent_whose_task_is_cancelled_is_at_work_until_it_has_ended(
     world.close()
 
 
+@pytest.mark.requirement("runtime:loop")
 @pytest.mark.parametrize("natively", [True, False])
 @pytest.mark.parametrize("steps", range(0, 12, 2))
 def test_a_turn_that_is_cancelled_at_whatever_step_keeps_no_later_one_from_its_reply(
@@ -240,6 +245,7 @@ def test_a_turn_that_is_cancelled_at_whatever_step_keeps_no_later_one_from_its_r
     world.close()
 
 
+@pytest.mark.requirement("runtime:loop")
 def test_a_slow_hook_of_a_turn_that_fails_does_not_block_the_loop(
     world: World, gate: threading.Event
 ) -> None:
@@ -267,6 +273,7 @@ def test_a_slow_hook_of_a_turn_that_fails_does_not_block_the_loop(
     assert [given["completed"] for hook, given in world.told if hook == "on_session_end"] == [False]
 
 
+@pytest.mark.requirement("runtime:loop")
 def test_many_messages_of_a_chat_wait_for_its_build_and_take_no_thread_from_it(
     home_path: Path,
 ) -> None:

@@ -23,6 +23,7 @@ def test_a_title_is_set_at_once_where_the_session_is_there(world: World) -> None
     assert world.db.get_session_title(session_id) == "Trip"
 
 
+@pytest.mark.requirement("runtime:titles")
 def test_a_title_waits_for_the_first_turn_that_succeeds(world: World) -> None:
     world.runtime.set_title(KEY, "Trip")
     world.agent = lambda run, _: run.append("user", "x") and {"failed": True, "error": "e"}
@@ -42,6 +43,7 @@ def test_a_title_waits_while_there_is_no_row(world: World) -> None:
     assert world.db.get_session_title(session_id) == "Trip"
 
 
+@pytest.mark.requirement("runtime:titles")
 @pytest.mark.parametrize("title", ["taken", "x" * 101])
 def test_a_title_that_is_refused_is_dropped_and_reported(world: World, title: str) -> None:
     world.db.create_session("other", "cli")
@@ -54,6 +56,7 @@ def test_a_title_that_is_refused_is_dropped_and_reported(world: World, title: st
     assert len([what for what in world.reported if "refused" in what]) == 1
 
 
+@pytest.mark.requirement("runtime:titles")
 @pytest.mark.parametrize("error", [Busy("the write lock is held"), RuntimeError("gone")])
 def test_a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn(
     world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -73,6 +76,7 @@ def test_a_title_that_meets_a_passing_fault_is_tried_at_the_next_turn(
     assert world.db.get_session_title(session_id) == "Trip"
 
 
+@pytest.mark.requirement("runtime:titles")
 @pytest.mark.parametrize("verb", ["reset", "switch", "finalize"])
 def test_a_title_does_not_go_over_to_another_session(world: World, verb: str) -> None:
     world.agent = lambda *_: "just talk"

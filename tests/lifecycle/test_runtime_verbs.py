@@ -65,6 +65,7 @@ def test_the_start_of_a_session_tells_whose_it_is(world: World) -> None:
 # Reset
 
 
+@pytest.mark.requirement("runtime:reset")
 def test_a_reset_tells_the_old_id_strictly_before_the_new(world: World) -> None:
     old = world.say().session_id
     text = world.runtime.reset(KEY)
@@ -81,6 +82,7 @@ def test_a_reset_tells_the_old_id_strictly_before_the_new(world: World) -> None:
     assert len(world.built) == 2
 
 
+@pytest.mark.requirement("runtime:reset")
 def test_a_reset_of_a_chat_that_has_not_begun_says_new_session(world: World) -> None:
     assert "New session" in world.runtime.reset(KEY)
     assert world.told == []
@@ -99,6 +101,7 @@ async def raising_later(**_: Any) -> None:
     raise RuntimeError("broken")
 
 
+@pytest.mark.requirement("runtime:reset")
 @pytest.mark.parametrize("hook", ["on_session_finalize", "on_session_reset"])
 @pytest.mark.parametrize("broken", [raising, exiting, raising_later])
 def test_a_broken_hook_keeps_no_reset_from_its_answer(
@@ -111,6 +114,7 @@ def test_a_broken_hook_keeps_no_reset_from_its_answer(
     assert any("broken" in what for what in world.reported)
 
 
+@pytest.mark.requirement("runtime:reset")
 def test_a_slow_hook_keeps_no_reset_from_its_answer(world: World) -> None:
     world.say()
     never = threading.Event()
@@ -122,6 +126,7 @@ def test_a_slow_hook_keeps_no_reset_from_its_answer(world: World) -> None:
     never.set()
 
 
+@pytest.mark.requirement("runtime:reset")
 def test_a_dispatcher_that_fails_keeps_no_reset_from_its_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +175,7 @@ def test_an_automatic_reset_tells_the_old_id_before_the_new_session_starts(
 # Switch
 
 
+@pytest.mark.requirement("runtime:switch")
 def test_a_switch_goes_to_the_tip_with_an_agent_of_its_own(world: World) -> None:
     old = world.say().session_id
     world.db.create_session("root", "cli")
@@ -184,6 +190,7 @@ def test_a_switch_goes_to_the_tip_with_an_agent_of_its_own(world: World) -> None
     assert len(world.built) == 2
 
 
+@pytest.mark.requirement("runtime:switch")
 def test_a_switch_there_and_back_tells_each_boundary_once(world: World) -> None:
     old = world.say().session_id
     world.db.create_session("other", "cli")
@@ -211,6 +218,7 @@ def test_a_switch_to_nowhere_or_of_nobody_is_not_found(world: World) -> None:
 # Resume
 
 
+@pytest.mark.requirement("runtime:resume")
 @pytest.mark.parametrize(
     "named", ["the_trip_of_may", "the_trip", "Trip"], ids=["id", "prefix", "title"]
 )
@@ -225,6 +233,7 @@ def test_a_resume_goes_on_in_a_session_that_is_named(world: World, named: str) -
     assert world.say().session_id == "the_trip_of_may"
 
 
+@pytest.mark.requirement("runtime:resume")
 def test_a_resume_of_what_nobody_knows_is_not_found(world: World) -> None:
     world.say()
     with pytest.raises(NotFound, match="its id or its title"):
@@ -243,6 +252,7 @@ def test_a_resume_of_nothing_says_how_a_session_is_named(world: World, named: An
 # Finalize
 
 
+@pytest.mark.requirement("runtime:once")
 def test_what_another_process_has_finalized_is_not_told_again(
     world: World, home_path: Path
 ) -> None:
@@ -269,6 +279,7 @@ def test_a_finalize_of_a_route_that_missed_a_compression_aims_at_its_tip(world: 
     assert world.ended("child") == "closed"
 
 
+@pytest.mark.requirement("runtime:finalize")
 def test_a_finalize_ends_the_session_of_a_chat_once(world: World) -> None:
     session_id = world.say().session_id
     for _ in range(2):
@@ -290,6 +301,7 @@ def test_after_a_finalize_the_next_message_begins_afresh_and_finalizes_nothing_a
     assert world.boundaries == [("finalize", old)]
 
 
+@pytest.mark.requirement("runtime:once")
 @pytest.mark.parametrize("then", ["a tick", "a message", "a reset"])
 def test_what_was_finalized_is_not_told_again_after_a_start(
     expiring: World, home_path: Path, then: str
@@ -319,6 +331,7 @@ def test_on_a_hermes_home_a_finalize_marks_no_route(home_path: Path) -> None:
     world.close()
 
 
+@pytest.mark.requirement("runtime:once")
 def test_a_session_that_goes_on_after_a_finalize_is_finalized_again(world: World) -> None:
     session_id = world.say().session_id
     world.runtime.finalize(KEY, "agent_close")
@@ -340,6 +353,7 @@ def test_a_finalize_whose_mark_fails_is_reported_and_has_ended_the_session(
     assert any("a second time" in what for what in world.reported)
 
 
+@pytest.mark.requirement("runtime:once")
 def test_a_close_in_the_middle_of_a_turn_tells_its_end_and_then_finalizes(world: World) -> None:
     gate = Gate()
     world.agent = gate
@@ -355,6 +369,7 @@ def test_a_close_in_the_middle_of_a_turn_tells_its_end_and_then_finalizes(world:
     ]
 
 
+@pytest.mark.requirement("runtime:finalize")
 def test_a_finalize_aims_at_the_session_in_which_the_agent_is_by_now(world: World) -> None:
     gate = Gate()
 
@@ -385,6 +400,7 @@ def test_a_run_whose_session_was_finalized_meanwhile_writes_nothing_back(world: 
     assert world.store.get(KEY) == before
 
 
+@pytest.mark.requirement("runtime:finalize")
 def test_a_finalize_without_an_agent_or_a_route_falls_back_to_the_key(world: World) -> None:
     world.db.create_session("s1", "tui")
     assert world.runtime.finalize("s1", "tui_close") == "s1"
@@ -392,6 +408,7 @@ def test_a_finalize_without_an_agent_or_a_route_falls_back_to_the_key(world: Wor
     assert world.told[-1][1] == {"session_id": "s1", "platform": "tui", "reason": "tui_close"}
 
 
+@pytest.mark.requirement("runtime:finalize")
 @pytest.mark.parametrize("source", ["telegram", "discord", "a_plugin"])
 def test_a_viewer_that_closes_leaves_the_session_of_a_chat_platform(
     world: World, source: str
@@ -401,6 +418,7 @@ def test_a_viewer_that_closes_leaves_the_session_of_a_chat_platform(
     assert (world.ended("s1"), world.told) == (None, [])
 
 
+@pytest.mark.requirement("runtime:finalize")
 @pytest.mark.parametrize("where", ["at work", "routed", "nowhere"])
 def test_a_viewer_that_closes_leaves_the_session_of_a_chat_that_is_not_stored_yet(
     world: World, where: str
@@ -419,6 +437,7 @@ def test_a_viewer_that_closes_leaves_the_session_of_a_chat_that_is_not_stored_ye
     assert (closed, world.boundaries) == ([None], [])
 
 
+@pytest.mark.requirement("runtime:finalize")
 @pytest.mark.parametrize(
     "source",
     ["tui", "cli", "webui", "desktop", "cron", "subagent", "test", "local", "acp", "webhook",

@@ -136,6 +136,7 @@ def used_by_other(start: Start, session_id: str) -> str:
     return session_id
 
 
+@pytest.mark.requirement("chats:own-clock")
 def test_a_chat_stays_in_a_session_that_has_expired_for_another_unlike_in_hermes(
     start: Start, used_by_other: str
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_chat_stays_in_a_session_that_has_expired_for_another_unlike_in_hermes
     assert world.say(chat_id=43).session_id == used_by_other
 
 
+@pytest.mark.requirement("chats:own-clock")
 def test_so_it_does_where_that_was_found_out_by_a_message(start: Start, used_by_other: str) -> None:
     world = start()
     world.clock.advance(minutes=65)
@@ -156,12 +158,14 @@ def test_so_it_does_where_that_was_found_out_by_a_message(start: Start, used_by_
     assert world.ended(used_by_other) is None
 
 
+@pytest.mark.requirement("chats:own-clock")
 def test_it_begins_anew_where_somebody_has_asked_for_that(start: Start, used_by_other: str) -> None:
     world = start()
     world.runtime.reset(KEY)
     assert world.say(chat_id=43).session_id != used_by_other
 
 
+@pytest.mark.requirement("chats:own-clock")
 def test_it_begins_anew_once_it_has_expired_for_it_too(start: Start, used_by_other: str) -> None:
     world = start()
     world.clock.advance(minutes=65)

@@ -40,6 +40,7 @@ def test_a_shutdown_takes_no_more_messages(world: World) -> None:
     assert world.store.entries() == {}
 
 
+@pytest.mark.requirement("runtime:shutdown")
 def test_a_message_that_was_taken_as_a_shutdown_came_is_refused_whole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ def calls(world: World, *names: str) -> list[Callable[[], Any]]:
     return [lambda name=name: world.say(name, name) for name in names]
 
 
+@pytest.mark.requirement("runtime:shutdown")
 def test_a_shutdown_finalizes_each_agent_at_work_once_and_leaves_a_mark(world: World) -> None:
     waiting = gates(world, "a", "b")
     with beside(*calls(world, "a", "b")) as replies:
@@ -104,6 +106,7 @@ def test_a_turn_that_a_shutdown_cuts_off_ends_once_and_before_its_session(world:
     assert (world.told[0][1]["completed"], world.told[0][1]["interrupted"]) == (False, True)
 
 
+@pytest.mark.requirement("runtime:shutdown")
 def test_a_shutdown_marks_before_it_waits_and_clears_what_finished_in_time(world: World) -> None:
     waiting = gates(world, "quick", "slow")
     marked: list[Any] = []
@@ -194,6 +197,7 @@ def test_a_chat_that_has_left_the_session_of_its_agent_is_not_marked(world: Worl
     assert (entry.session_id, entry.resume_pending) == (target, False)
 
 
+@pytest.mark.requirement("runtime:shutdown")
 def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) -> None:
     gate = Gate()
 
@@ -216,6 +220,7 @@ def test_what_was_cut_off_goes_on_where_it_was(world: World, home_path: Path) ->
     again.close()
 
 
+@pytest.mark.requirement("runtime:close")
 def test_a_shutdown_waits_for_agents_of_the_loop_that_goes_on(world: World) -> None:
     async def both() -> list[str]:
         entered, opened = anyio.Event(), anyio.Event()
@@ -242,6 +247,7 @@ def test_a_shutdown_waits_for_agents_of_the_loop_that_goes_on(world: World) -> N
     assert anyio.run(both) == []
 
 
+@pytest.mark.requirement("runtime:close")
 @pytest.mark.parametrize("verb", ["shutdown", "close", "__enter__"])
 def test_what_would_block_a_loop_is_refused_and_says_what_to_do(world: World, verb: str) -> None:
     async def block() -> None:
@@ -253,6 +259,7 @@ def test_what_would_block_a_loop_is_refused_and_says_what_to_do(world: World, ve
     assert world.say().text == "echo hello"
 
 
+@pytest.mark.requirement("runtime:close")
 @pytest.mark.parametrize("by", ["with", "async with"])
 def test_a_runtime_is_closed_where_its_block_ends(world: World, by: str) -> None:
     async def run() -> None:

@@ -15,6 +15,7 @@ from tests.routing.chats import KEY, put_row, stored
 # What was reset takes nothing along
 
 
+@pytest.mark.requirement("runtime:late")
 @pytest.mark.parametrize("by", ["policy", "store", "runtime"])
 def test_an_agent_of_a_session_that_was_never_stored_does_not_survive_its_reset(
     expiring: World, by: str
@@ -32,6 +33,7 @@ def test_an_agent_of_a_session_that_was_never_stored_does_not_survive_its_reset(
     assert len(expiring.built) == 2
 
 
+@pytest.mark.requirement("runtime:late")
 def test_an_agent_that_was_being_built_as_its_chat_was_reset_is_not_the_one_of_the_new_session(
     home_path: Path,
 ) -> None:
@@ -47,6 +49,7 @@ def test_an_agent_that_was_being_built_as_its_chat_was_reset_is_not_the_one_of_t
     world.close()
 
 
+@pytest.mark.requirement("runtime:late")
 @pytest.mark.parametrize("verb", ["runtime.reset", "store.reset_session", "runtime.finalize"])
 def test_a_session_whose_first_message_is_stored_after_its_end_has_ended(
     world: World, verb: str
@@ -86,6 +89,7 @@ def test_an_earlier_message_that_a_hook_holds_up_supersedes_no_later_one(expirin
     assert (first[0].superseded, second[0].superseded) == (True, False)
 
 
+@pytest.mark.requirement("runtime:superseded")
 def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World) -> None:
     gate = Gate(lambda run, _: {"final_response": "late", "session_id": rotate(run, "child")})
     world.say()
@@ -102,6 +106,7 @@ def test_a_run_that_was_superseded_by_a_message_writes_nothing_back(world: World
     assert world.store.peek_session_id(KEY) == first
 
 
+@pytest.mark.requirement("runtime:superseded")
 @pytest.mark.parametrize("verb", ["runtime", "store"])
 def test_a_run_whose_chat_was_reset_meanwhile_writes_nothing_back(world: World, verb: str) -> None:
     gate = Gate(
@@ -142,6 +147,7 @@ def test_a_run_that_follows_where_the_chat_has_left_goes_on_for_itself(world: Wo
     assert world.store.peek_session_id(KEY) != "child"
 
 
+@pytest.mark.requirement("runtime:superseded")
 def test_a_write_back_that_fails_is_reported_and_costs_no_reply(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def untold(home: Path) -> list[Any]:
 # Killed, and told by the next
 
 
+@pytest.mark.requirement("hooks:killed")
 @pytest.mark.parametrize("where", ["before", "just before", "finalize", "reset"])
 @pytest.mark.parametrize("way", CHANGES)
 def test_a_change_that_was_stored_is_told_once_over_a_kill(
@@ -152,6 +153,7 @@ def test_a_change_that_was_stored_is_told_once_over_a_kill(
     assert start().boundaries == []
 
 
+@pytest.mark.requirement("hooks:killed")
 @pytest.mark.parametrize("where", ["before", "just before", "finalize"])
 def test_an_expiry_is_told_once_over_a_kill(
     kill: Kill, start: Any, session_id: str, where: str
@@ -166,6 +168,7 @@ def test_an_expiry_is_told_once_over_a_kill(
     assert bool(before) == (where == "finalize")
 
 
+@pytest.mark.requirement("hooks:killed")
 @pytest.mark.parametrize("by", ["a tick", "a message", "a reset", "a switch"])
 def test_whoever_comes_first_tells_what_is_owed_before_anything_else(
     kill: Kill, alone: Any, session_id: str, home_path: Path, by: str
@@ -188,6 +191,7 @@ def test_whoever_comes_first_tells_what_is_owed_before_anything_else(
     assert untold(home_path) == []
 
 
+@pytest.mark.requirement("hooks:killed")
 def test_processes_that_start_at_once_tell_what_is_owed_once(
     kill: Kill, alone: Any, session_id: str
 ) -> None:
@@ -221,6 +225,7 @@ def test_what_two_killed_processes_owed_is_told_in_order(
 # Nobody is told of what another tells
 
 
+@pytest.mark.requirement("hooks:killed")
 def test_what_a_living_process_is_about_to_tell_is_left_to_it(
     start: Any, alone: Any, session_id: str
 ) -> None:
@@ -265,6 +270,7 @@ def test_where_nobody_listens_nothing_is_noted(
 # What goes wrong
 
 
+@pytest.mark.requirement("hooks:killed")
 def test_a_beginning_that_cannot_be_noted_is_told_all_the_same(
     start: Any, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

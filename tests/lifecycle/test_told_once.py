@@ -62,6 +62,7 @@ def finalized(*worlds: World) -> list[str]:
 # Over restarts
 
 
+@pytest.mark.requirement("hooks:once")
 def test_an_expiry_that_was_told_is_not_told_after_a_restart(start: Start, session_id: str) -> None:
     first = start()
     assert watcher(first).tick() == [session_id]
@@ -71,6 +72,7 @@ def test_an_expiry_that_was_told_is_not_told_after_a_restart(start: Start, sessi
     assert finalized(first, second) == [session_id]
 
 
+@pytest.mark.requirement("hooks:once")
 def test_nor_by_the_message_that_comes_after_it(start: Start, session_id: str) -> None:
     first = start()
     watcher(first).tick()
@@ -80,6 +82,7 @@ def test_nor_by_the_message_that_comes_after_it(start: Start, session_id: str) -
     assert second.boundaries == [("reset", new)]
 
 
+@pytest.mark.requirement("hooks:once")
 @pytest.mark.parametrize("then", ["a tick", "a message", "a close"])
 def test_a_close_that_was_told_is_not_told_after_a_restart(
     start: Start, session_id: str, then: str
@@ -97,6 +100,7 @@ def test_a_close_that_was_told_is_not_told_after_a_restart(
     assert finalized(first, second) == [session_id]
 
 
+@pytest.mark.requirement("hooks:again")
 def test_a_session_that_goes_on_after_its_end_was_told_is_told_again(
     start: Start, session_id: str
 ) -> None:
@@ -110,6 +114,7 @@ def test_a_session_that_goes_on_after_its_end_was_told_is_told_again(
     assert finalized(first, second) == [session_id] * 2
 
 
+@pytest.mark.requirement("hooks:again")
 def test_one_that_another_process_has_reopened_is_told_again(start: Start, session_id: str) -> None:
     """What this process remembers of it is not true any more."""
     first, second = start(), start()
@@ -128,6 +133,7 @@ def test_one_that_another_process_has_reopened_is_told_again(start: Start, sessi
 # Processes at once
 
 
+@pytest.mark.requirement("hooks:once")
 def test_watchers_of_several_processes_tell_an_end_once(start: Start, session_id: str) -> None:
     worlds = [start() for _ in range(4)]
     barrier = threading.Barrier(4)
@@ -142,6 +148,7 @@ def test_watchers_of_several_processes_tell_an_end_once(start: Start, session_id
     assert finalized(*worlds) == [session_id]
 
 
+@pytest.mark.requirement("hooks:once")
 def test_a_watcher_a_message_and_a_close_at_once_tell_an_end_once(
     start: Start, session_id: str
 ) -> None:
@@ -163,6 +170,7 @@ def test_a_watcher_a_message_and_a_close_at_once_tell_an_end_once(
     assert finalized(*worlds).count(session_id) == 1
 
 
+@pytest.mark.requirement("hooks:once")
 def test_an_end_that_is_being_told_when_a_process_is_killed_counts_as_told(
     start: Start, session_id: str, home_path: Path
 ) -> None:
@@ -195,6 +203,7 @@ print(ExpiryWatcher(world.runtime).tick(), world.boundaries)
 # What goes wrong
 
 
+@pytest.mark.requirement("hooks:once")
 def test_an_end_whose_mark_fails_is_noted_later_and_not_told_again(
     start: Start, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +220,7 @@ def test_an_end_whose_mark_fails_is_noted_later_and_not_told_again(
     assert finalized(world) == [session_id]
 
 
+@pytest.mark.requirement("hooks:again")
 def test_an_end_whose_mark_fails_and_that_was_none_is_told_when_it_comes(
     start: Start, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,6 +238,7 @@ def test_an_end_whose_mark_fails_and_that_was_none_is_told_when_it_comes(
     assert finalized(world) == [session_id] * 2
 
 
+@pytest.mark.requirement("hooks:again")
 def test_an_end_that_is_refused_since_a_turn_began_is_told_when_it_comes(
     start: Start, session_id: str
 ) -> None:
@@ -241,6 +252,7 @@ def test_an_end_that_is_refused_since_a_turn_began_is_told_when_it_comes(
     assert finalized(world) == [session_id] * 2
 
 
+@pytest.mark.requirement("hooks:once")
 @pytest.mark.parametrize("way", ["expired", "closed", "shut down"])
 def test_nothing_is_told_twice_where_a_process_remembers_nothing(
     start: Start, session_id: str, way: str, monkeypatch: pytest.MonkeyPatch
@@ -280,6 +292,7 @@ def hermes(home_path: Path) -> Iterator[World]:
     world.close()
 
 
+@pytest.mark.requirement("hooks:marks")
 def test_a_state_folder_that_cannot_be_written_tells_once_and_is_reported(
     hermes: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -295,6 +308,7 @@ def test_a_state_folder_that_cannot_be_written_tells_once_and_is_reported(
     world.close()
 
 
+@pytest.mark.requirement("hooks:marks")
 def test_looking_at_a_home_in_which_nothing_was_told_makes_no_state_folder(
     hermes: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -307,6 +321,7 @@ def test_looking_at_a_home_in_which_nothing_was_told_makes_no_state_folder(
     world.close()
 
 
+@pytest.mark.requirement("hooks:marks")
 def test_marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune(
     hermes: World,
 ) -> None:
@@ -323,6 +338,7 @@ def test_marks_of_sessions_in_which_no_chat_is_any_more_go_with_the_next_prune(
     assert marks.get(told) == {}
 
 
+@pytest.mark.requirement("hooks:marks")
 def test_two_folders_of_routes_on_one_database_keep_their_marks_apart(hermes: World) -> None:
     watcher(hermes).tick()
     marks = hermes.store.marks

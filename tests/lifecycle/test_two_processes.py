@@ -57,12 +57,14 @@ def members(home_path: Path) -> Iterator[list[Member]]:
         assert member.process.returncode == 0
 
 
+@pytest.mark.requirement("runtime:processes")
 def test_an_agent_knows_what_was_said_to_the_other_process(members: list[Member]) -> None:
     first, second = members
     said = [member.ask("say") for member in (first, first, second, first, second, second)]
     assert said == ["2", "4", "6", "8", "10", "12"]
 
 
+@pytest.mark.requirement("runtime:processes")
 def test_a_reset_by_the_other_process_is_seen(members: list[Member]) -> None:
     first, second = members
     first.ask("say")
@@ -70,6 +72,7 @@ def test_a_reset_by_the_other_process_is_seen(members: list[Member]) -> None:
     assert [first.ask("say"), second.ask("say")] == ["2", "4"]
 
 
+@pytest.mark.requirement("runtime:processes")
 def test_turns_and_resets_of_both_at_once_lose_no_message_and_leave_no_session_open(
     members: list[Member], home_path: Path
 ) -> None:

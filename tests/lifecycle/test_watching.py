@@ -54,6 +54,7 @@ def test_it_waits_before_its_first_tick(expiring: World, monkeypatch: pytest.Mon
     assert ticks == []
 
 
+@pytest.mark.requirement("watcher:stop")
 def test_it_stops_at_once_from_another_thread(expiring: World) -> None:
     watch = watcher(expiring, interval_s=3600, start_delay_s=3600)
 
@@ -64,6 +65,7 @@ def test_it_stops_at_once_from_another_thread(expiring: World) -> None:
     run_with(watch, do)
 
 
+@pytest.mark.requirement("watcher:stop")
 def test_it_stops_at_once_in_the_middle_of_a_tick(expiring: World) -> None:
     for name in ("a", "b"):
         expiring.say(chat_id=name)
@@ -108,6 +110,7 @@ def test_it_ends_with_its_task(expiring: World) -> None:
     until(lambda: not any(t.name == "off the loop" for t in threading.enumerate()))
 
 
+@pytest.mark.requirement("watcher:stop")
 def test_a_tick_that_fails_is_reported_and_the_next_comes(
     expiring: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +131,7 @@ def test_a_tick_that_fails_is_reported_and_the_next_comes(
     assert any("tick" in what for what in expiring.reported)
 
 
+@pytest.mark.requirement("watcher:stop")
 def test_the_loop_goes_on_while_a_tick_hangs(expiring: World) -> None:
     expiring.say()
     expiring.clock.advance(hours=2)
@@ -155,6 +159,7 @@ def test_the_loop_goes_on_while_a_tick_hangs(expiring: World) -> None:
     assert len(steps) == 5
 
 
+@pytest.mark.requirement("watcher:stop")
 def test_the_end_of_the_process_does_not_wait_for_a_tick_that_hangs(home_path: Path) -> None:
     code = """
 import sys, threading, time

@@ -68,6 +68,7 @@ def is_tidy(filled: Changing, done: Applied) -> bool:
     return (filled.ledger.unsettled(), filled.ledger.bytes_used()) == ([], sum(sizes))
 
 
+@pytest.mark.requirement("maintenance:ahead")
 def test_the_next_step_is_durable_while_one_is_under_way(filled: Changing) -> None:
     before = filled.everything()
     with applying(filled) as (connection, running):
@@ -84,6 +85,7 @@ def test_the_next_step_is_durable_while_one_is_under_way(filled: Changing) -> No
     assert filled.everything() == before
 
 
+@pytest.mark.requirement("maintenance:ahead")
 def test_behind_a_step_that_comes_to_nothing_the_next_is_prepared_anew(filled: Changing) -> None:
     with applying(filled) as (connection, running):
         first, second = filled.ledger.unsettled()
@@ -97,6 +99,7 @@ def test_behind_a_step_that_comes_to_nothing_the_next_is_prepared_anew(filled: C
     assert is_tidy(filled, done)
 
 
+@pytest.mark.requirement("maintenance:ahead")
 def test_when_the_time_is_over_nothing_stays_prepared(filled: Changing) -> None:
     planned = filled.plan()
     done = filled.apply(planned, 0)
@@ -109,6 +112,7 @@ class _Killed(BaseException):
     """The process is gone here."""
 
 
+@pytest.mark.requirement("maintenance:ahead")
 def test_two_steps_that_a_crash_has_left_are_both_decided(
     filled: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

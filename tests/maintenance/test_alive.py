@@ -77,6 +77,7 @@ def test_a_gateway_is_named_also_by_the_folder_of_the_routes(home: Home, gateway
     assert found.company.gateway == f"a gateway (pid {gateway})"
 
 
+@pytest.mark.requirement("maintenance:alive")
 def test_leases_of_processes_that_live_count(home: Home) -> None:
     folder = home.folder / "runtime"
     folder.mkdir()
@@ -88,6 +89,7 @@ def test_leases_of_processes_that_live_count(home: Home) -> None:
     assert gathered(home).company.leases == {"here": Lease("here", os.getpid(), "1", "cli")}
 
 
+@pytest.mark.requirement("maintenance:alive")
 def test_routes_of_every_folder_that_is_there_count(home: Home, tmp_path: Path) -> None:
     key = home.route("1", "here", 1)
     suspended = home.route("2", "kept", 1, suspended=True)
@@ -127,6 +129,7 @@ def test_locks_and_turns_count_until_they_run_out(home_path: Path) -> None:
         assert (late.compressing, late.company.turns) == ({}, {})
 
 
+@pytest.mark.requirement("maintenance:alive")
 @pytest.mark.parametrize(
     ("claim", "lives"),
     [
@@ -152,6 +155,7 @@ def test_a_gateway_that_beats_counts_without_a_record(home_path: Path) -> None:
 HELD = Company(NOW, holders=(Holder(7, "hermes"),))
 
 
+@pytest.mark.requirement("maintenance:alive")
 @pytest.mark.parametrize(
     ("company", "active_at", "routed", "said"),
     [

@@ -23,6 +23,7 @@ def reasons(done) -> dict[str, str]:
     return {each.id: each.why for each in done.skipped}
 
 
+@pytest.mark.requirement("maintenance:apply")
 def test_what_was_applied_answers_the_same_again(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
@@ -32,6 +33,7 @@ def test_what_was_applied_answers_the_same_again(changed: Changing) -> None:
     assert changed.sessions() == {"old"}
 
 
+@pytest.mark.requirement("maintenance:apply")
 def test_what_was_not_planned_stays(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
@@ -74,6 +76,7 @@ CHANGES: dict[Callable[[Home], None], str] = {
 }
 
 
+@pytest.mark.requirement("maintenance:apply")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_what_came_alive_since_is_left_and_said(
     changed: Changing, change: Callable[[Home], None]
@@ -89,6 +92,7 @@ def test_what_came_alive_since_is_left_and_said(
     assert changed.apply(planned) == done
 
 
+@pytest.mark.requirement("maintenance:apply")
 @pytest.mark.parametrize("change", [_say, _reopen, _lock], ids=lambda change: change.__name__)
 def test_what_comes_alive_in_the_very_step_is_left(
     changed: Changing, monkeypatch: pytest.MonkeyPatch, change: Callable[[Home], None]
@@ -110,6 +114,7 @@ def test_what_comes_alive_in_the_very_step_is_left(
     assert changed.sessions() == {"old"}
 
 
+@pytest.mark.requirement("maintenance:apply")
 def test_a_conversation_stays_whole_where_one_of_its_sessions_has_changed(
     changed: Changing,
 ) -> None:
@@ -172,6 +177,7 @@ def large(changed: Changing) -> Changing:
     return changed
 
 
+@pytest.mark.requirement("maintenance:steps")
 def test_a_session_that_is_larger_than_a_step_goes_over_several(large: Changing) -> None:
     before = large.everything()
     done = large.do()
@@ -181,6 +187,7 @@ def test_a_session_that_is_larger_than_a_step_goes_over_several(large: Changing)
     assert large.everything() == before
 
 
+@pytest.mark.requirement("maintenance:steps")
 def test_a_run_that_was_stopped_says_what_remains_and_is_gone_on_with(large: Changing) -> None:
     before = large.everything()
     planned = large.plan()
@@ -195,6 +202,7 @@ def test_a_run_that_was_stopped_says_what_remains_and_is_gone_on_with(large: Cha
     assert large.everything() == before
 
 
+@pytest.mark.requirement("maintenance:steps")
 def test_what_was_done_in_part_is_taken_back_and_then_not_gone_on_with(large: Changing) -> None:
     before = large.everything()
     planned = large.plan()
@@ -332,6 +340,7 @@ def test_a_plan_that_is_none_is_not_found(changed: Changing) -> None:
         changed.maintenance.apply("p-nothing")
 
 
+@pytest.mark.requirement("maintenance:apply")
 def test_every_change_is_in_the_log(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     planned = changed.plan()
@@ -378,6 +387,7 @@ def test_a_route_that_was_used_since_stays(changed: Changing) -> None:
     assert list(changed.home.store.entries()) == [key]
 
 
+@pytest.mark.requirement("maintenance:gateway")
 def test_routes_beside_a_gateway_are_refused_with_what_to_stop(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     planned = changed.plan("routes")
@@ -442,6 +452,7 @@ def test_a_gateway_that_begins_between_two_steps_keeps_the_rest(
     assert changed.apply(planned).removed == 3
 
 
+@pytest.mark.requirement("maintenance:gateway")
 def test_a_route_goes_from_both_copies_and_comes_back_to_both(changed: Changing) -> None:
     changed.home.route("1", "nobody", 40)
     before = changed.everything()
@@ -452,6 +463,7 @@ def test_a_route_goes_from_both_copies_and_comes_back_to_both(changed: Changing)
     assert changed.everything() == before
 
 
+@pytest.mark.requirement("maintenance:gateway")
 def test_the_files_of_a_session_go_with_it(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     changed.home.session("other", 3, reason="idle")

@@ -84,6 +84,7 @@ def rows(long: Changing, *tables: str) -> list[Any]:
 # -- put back --------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:coming-alive")
 def test_a_conversation_to_which_another_process_appends_half_way_is_put_back(
     long: Changing,
 ) -> None:
@@ -123,6 +124,7 @@ COMES: dict[Callable[[Changing], None], str] = {
 }
 
 
+@pytest.mark.requirement("maintenance:coming-alive")
 @pytest.mark.parametrize("come", COMES, ids=lambda come: come.__name__)
 def test_a_conversation_that_somebody_comes_to_care_for_half_way_is_put_back(
     long: Changing, come: Callable[[Changing], None]
@@ -140,6 +142,7 @@ def test_a_conversation_that_somebody_comes_to_care_for_half_way_is_put_back(
     assert long.home.db.get_session("branch")["parent_session_id"] == "tip"
 
 
+@pytest.mark.requirement("maintenance:coming-alive")
 def test_what_went_with_the_same_steps_stays_gone_and_comes_back_by_a_restore(
     long: Changing,
 ) -> None:
@@ -188,6 +191,7 @@ def test_putting_back_is_stopped_between_two_steps_and_gone_on_with(long: Changi
     assert reasons(done) == {"root": COMES[_pin] + BACK}
 
 
+@pytest.mark.requirement("maintenance:coming-alive")
 def test_what_has_taken_its_place_stays_and_what_does_not_fit_is_said(long: Changing) -> None:
     half = _until_half(long)
     _pin(long)
@@ -217,6 +221,7 @@ def test_what_is_damaged_in_the_trash_is_in_the_way_of_nothing_else(long: Changi
 # -- several, and one that dies --------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:coming-alive")
 def test_two_maintainers_put_it_back_together(long: Changing) -> None:
     before = rows(long, "messages", "sessions")
     half = _until_half(long)
@@ -298,6 +303,7 @@ def _edit(long: Changing, _: Applied) -> None:
     long.maintenance.edit("branch", title="Something else")
 
 
+@pytest.mark.requirement("maintenance:coming-alive")
 @pytest.mark.parametrize("go_on", [_apply, _restore, _edit], ids=lambda act: act.__name__)
 @pytest.mark.parametrize("when", POINTS)
 def test_after_a_crash_whoever_comes_next_puts_it_back(
@@ -349,6 +355,7 @@ def test_the_trash_of_what_is_to_be_put_back_stays_when_it_has_expired(
 # -- plans that end half-way -----------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:coming-alive")
 def test_a_plan_that_is_declined_half_way_leaves_no_conversation_half(long: Changing) -> None:
     before = long.everything()
     half = _until_half(long)

@@ -49,6 +49,7 @@ def stocks(draw: st.DrawFn) -> list[Stock]:
     ]  # fmt: skip
 
 
+@pytest.mark.requirement("maintenance:conversations")
 @given(stocks())
 def test_each_session_is_in_one_conversation(given_: list[Stock]) -> None:
     conversations = Conversations(given_)
@@ -78,6 +79,7 @@ def test_nothing_else_joins_two_conversations(given_: list[Stock]) -> None:
             inside.add(each.id)
 
 
+@pytest.mark.requirement("maintenance:conversations")
 @given(stocks())
 def test_a_child_is_removed_before_its_parent_but_in_a_circle(given_: list[Stock]) -> None:
     for conversation in Conversations(given_).all:
@@ -98,6 +100,7 @@ def test_what_stays_and_loses_its_parent_is_all_that_names_one_that_goes(
         assert set(ids(conversations.left_behind(conversation.sessions))) == left
 
 
+@pytest.mark.requirement("maintenance:conversations")
 @given(stocks())
 def test_a_named_session_never_takes_the_one_along_that_it_worked_for(given_: list[Stock]) -> None:
     conversations = Conversations(given_)
@@ -211,6 +214,7 @@ def test_a_parent_that_is_not_there_is_told() -> None:
     assert [ids(each.sessions) for each in conversations.all] == [["a", "b"]]
 
 
+@pytest.mark.requirement("maintenance:conversations")
 @pytest.mark.parametrize("circle", [False, True])
 def test_fifty_thousand_sessions_in_one_chain_are_one_conversation(circle: bool) -> None:
     count = 50_000

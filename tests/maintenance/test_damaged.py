@@ -44,6 +44,7 @@ def damaged(left: tuple[str, str], home_path: Path, tmp_path: Path) -> Iterator[
         yield maintenance
 
 
+@pytest.mark.requirement("maintenance:damaged")
 def test_what_is_wrong_with_a_damaged_home_is_in_its_report(damaged: Maintenance) -> None:
     report = damaged.health(deep=True)
     assert {each.code for each in report.findings} == {"unreadable"}
@@ -51,6 +52,7 @@ def test_what_is_wrong_with_a_damaged_home_is_in_its_report(damaged: Maintenance
     assert report.trash > 0
 
 
+@pytest.mark.requirement("maintenance:damaged")
 def test_what_was_planned_and_done_of_a_damaged_home_can_be_read(
     damaged: Maintenance, left: tuple[str, str]
 ) -> None:
@@ -69,6 +71,7 @@ CHANGES: dict[str, Callable[[Maintenance, tuple[str, str]], object]] = {
 }
 
 
+@pytest.mark.requirement("maintenance:damaged")
 @pytest.mark.parametrize("name", CHANGES)
 def test_nothing_is_done_to_a_damaged_home(
     damaged: Maintenance, left: tuple[str, str], home_path: Path, name: str

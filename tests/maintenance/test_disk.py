@@ -52,6 +52,7 @@ def files_of(path: Path) -> int:
                if not each.name.endswith("-shm"))  # fmt: skip
 
 
+@pytest.mark.requirement("maintenance:disk")
 def test_two_search_indexes_are_no_finding(pruned: Changing) -> None:
     report = pruned.maintenance.health()
     assert report.sizes is not None
@@ -59,6 +60,7 @@ def test_two_search_indexes_are_no_finding(pruned: Changing) -> None:
     assert {each.plan for each in report.findings} <= {"sessions", None}
 
 
+@pytest.mark.requirement("maintenance:disk")
 def test_finding_is_gone_after_its_plan(pruned: Changing) -> None:
     pruned.do()
     finding = room(pruned.maintenance.health())
@@ -69,6 +71,7 @@ def test_finding_is_gone_after_its_plan(pruned: Changing) -> None:
     assert pruned.plan("index").outcome == "nothing"
 
 
+@pytest.mark.requirement("maintenance:disk")
 def test_prune_figures_are_measured(pruned: Changing) -> None:
     path = pruned.home.db.path
     before = free_bytes(path)
@@ -81,6 +84,7 @@ def test_prune_figures_are_measured(pruned: Changing) -> None:
     assert done.shrinks
 
 
+@pytest.mark.requirement("maintenance:disk")
 def test_index_figures_are_measured(pruned: Changing) -> None:
     pruned.do()
     path = pruned.home.db.path
@@ -99,6 +103,7 @@ def test_figures_survive_a_partial_run(pruned: Changing) -> None:
     assert done.bytes.free_in_file == max(free_bytes(path) - before, 0)
 
 
+@pytest.mark.requirement("maintenance:disk")
 def test_growth_is_unchanged_by_pruning(pruned: Changing) -> None:
     growth = pruned.maintenance.health().growth_per_week
     assert growth > 0
@@ -120,6 +125,7 @@ def test_growth_is_measured_anew_after_weeks(pruned: Changing) -> None:
     assert pruned.maintenance.health().weeks[0].messages == 0
 
 
+@pytest.mark.requirement("maintenance:disk")
 def test_finding_names_no_tool_while_held(pruned: Changing) -> None:
     pruned.do()
     while pruned.home.db.optimize_step():
@@ -150,6 +156,7 @@ def test_growth_of_files_is_measured(pruned: Changing) -> None:
     assert 0 < grown - 200_000 < back.bytes.needed_now <= grown + log
 
 
+@pytest.mark.requirement("maintenance:restored-trash")
 def test_restore_deletes_its_trash(pruned: Changing) -> None:
     other = pruned.do(ids=("s59",))
     done = pruned.do()
@@ -164,6 +171,7 @@ def test_restore_deletes_its_trash(pruned: Changing) -> None:
     assert pruned.restore(other).restored == 1
 
 
+@pytest.mark.requirement("maintenance:restored-trash")
 def test_cut_short_deletion_is_finished_later(pruned: Changing) -> None:
     done = pruned.do()
     batch = str(done.batch)

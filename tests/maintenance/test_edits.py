@@ -79,6 +79,7 @@ def test_an_empty_title_is_none(desk: Desk):
     assert desk.edit("other", title="").session.title is None
 
 
+@pytest.mark.requirement("maintenance:edits")
 def test_a_title_moves_from_an_ancestor_and_back(desk: Desk):
     edited = desk.edit("tip", title="Trip")
     assert titles(desk) == {"tip": "Trip", "other": "Work"}
@@ -86,6 +87,7 @@ def test_a_title_moves_from_an_ancestor_and_back(desk: Desk):
     assert titles(desk) == {"root": "Trip", "other": "Work"}
 
 
+@pytest.mark.requirement("maintenance:edits")
 @pytest.mark.parametrize("wanted", [{"title": "Work"}, {"title": "Work", "archived": True}])
 def test_a_title_of_another_conversation_is_refused_and_nothing_is_changed(desk: Desk, wanted):
     before = desk.rows()
@@ -112,6 +114,7 @@ def test_a_title_that_is_taken_meanwhile_is_refused(desk: Desk):
     assert titles(desk) == {"root": "Trip", "other": "Now"}
 
 
+@pytest.mark.requirement("maintenance:edits")
 def test_a_row_that_changes_meanwhile_is_looked_at_again(desk: Desk):
     with connect(desk.db.path) as connection:
         run = desk.ledger.prepare
@@ -142,6 +145,7 @@ def test_what_somebody_else_does_meanwhile_needs_no_batch(desk: Desk):
         assert desk.edit("other", title="Ours").batch is None
 
 
+@pytest.mark.requirement("maintenance:edits")
 @pytest.mark.parametrize("session", ["root", "tip", "left"])
 def test_a_conversation_is_archived_as_a_whole_and_comes_back(desk: Desk, session: str):
     before = desk.rows()
@@ -153,6 +157,7 @@ def test_a_conversation_is_archived_as_a_whole_and_comes_back(desk: Desk, sessio
     assert desk.rows() == before
 
 
+@pytest.mark.requirement("maintenance:edits")
 @pytest.mark.parametrize("session", ["root", "tip", "left"])
 def test_a_conversation_is_pinned_with_or_without_a_column(desk: Desk, session: str):
     before = desk.rows()
@@ -212,6 +217,7 @@ def test_reopened_session_that_a_chat_joined_stays_open(desk: Desk):
     assert desk.rows()["left"]["ended_at"] is None
 
 
+@pytest.mark.requirement("maintenance:edits")
 def test_what_was_compressed_is_reopened_at_its_tip(desk: Desk):
     desk.db.append_message("tip", "user", "said last")
     desk.db.end_session("tip", "cli_close")
@@ -240,6 +246,7 @@ def test_what_is_so_already_needs_no_batch(desk: Desk, wanted: dict[str, Any]):
     assert desk.ledger.audited().items == []
 
 
+@pytest.mark.requirement("maintenance:edits")
 def test_what_an_edit_would_change_is_what_it_changes(desk: Desk):
     before = desk.rows()
     wanted: dict[str, Any] = {"title": "Trip", "archived": True, "pinned": True}
@@ -270,6 +277,7 @@ def test_nothing_to_edit_and_nobody_to_edit_are_said(desk: Desk):
     assert "root" in raised.value.nearest
 
 
+@pytest.mark.requirement("maintenance:edits")
 def test_each_edit_is_in_the_log(desk: Desk):
     desk.edit("root", archived=True)
     (line,) = desk.ledger.audited().items

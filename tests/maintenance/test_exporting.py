@@ -59,6 +59,7 @@ def markdown(home: Place, *sessions: str) -> str:
     return b"".join(parts).decode()
 
 
+@pytest.mark.requirement("maintenance:export")
 @pytest.mark.parametrize("session", ["root", "tip"])
 def test_a_conversation_is_exported_with_its_delegates_its_root_first(home: Place, session: str):
     assert [line["id"] for line in exported(home, session)] == ["root", "helper", "tip"]
@@ -76,6 +77,7 @@ def test_a_session_named_twice_is_there_once(home: Place):
     assert [line["id"] for line in exported(home, "other", "other")] == ["other"]
 
 
+@pytest.mark.requirement("maintenance:export")
 def test_a_line_has_every_column_and_every_message_with_its_flags(home: Place):
     root = exported(home, "root")[0]
     assert root.keys() >= home.db.get_session("root").keys()
@@ -99,6 +101,7 @@ def test_usage_goes_along_and_locks_do_not(home: Place):
     assert [each["table"] for each in carried["tables"]] == ["session_model_usage"]
 
 
+@pytest.mark.requirement("maintenance:export")
 def test_a_long_session_is_written_in_parts(home: Place):
     home.db.append_messages("other", [{"role": "user", "content": "y" * 1000}] * 5000)
     sizes: list[int] = []
@@ -119,6 +122,7 @@ def test_what_is_said_meanwhile_is_not_in_it_and_no_fault(home: Place):
     assert b"later" not in b"".join(parts)
 
 
+@pytest.mark.requirement("maintenance:export")
 def test_what_is_taken_back_meanwhile_is_said(home: Place):
     (said,) = home.db.get_messages("other")
 
@@ -137,6 +141,7 @@ def test_what_is_deleted_meanwhile_is_said(home: Place):
     assert home.exporting.write(write, Wish(["root"])).gone == ("tip",)
 
 
+@pytest.mark.requirement("maintenance:export")
 def test_a_file_is_written_whole_and_for_its_owner(home: Place, tmp_path: Path):
     path = tmp_path / "out.jsonl"
     done = home.exporting.write_file(path)
@@ -186,6 +191,7 @@ def test_an_export_is_in_the_log(home: Place):
     assert (line.counts["sessions"], line.counts["messages"]) == (1, 1)
 
 
+@pytest.mark.requirement("maintenance:export")
 def test_a_person_reads_who_said_what_and_when(home: Place):
     text = markdown(home, "root")
     assert text.startswith("# root\n\n- session: root\n- source: cli\n- project: /srv/app\n")
@@ -221,6 +227,7 @@ def test_what_is_broken_is_readable_all_the_same(home: Place):
 # -- which of them, and a folder with one file each ----------------------------------------
 
 
+@pytest.mark.requirement("maintenance:export-choice")
 def test_a_filter_chooses_whole_conversations_by_their_tips(home: Place):
     assert [each["id"] for each in exported(home, where=SessionFilter(source=("telegram",)))] == [
         "other"
@@ -229,11 +236,13 @@ def test_a_filter_chooses_whole_conversations_by_their_tips(home: Place):
     assert [each["id"] for each in titled] == ["root", "helper", "tip"]
 
 
+@pytest.mark.requirement("maintenance:export-choice")
 def test_a_filter_applies_to_those_that_are_named_too(home: Place):
     where = SessionFilter(source=("telegram",))
     assert [each["id"] for each in exported(home, "tip", "other", where=where)] == ["other"]
 
 
+@pytest.mark.requirement("maintenance:export-choice")
 def test_what_is_in_the_archive_is_exported_unless_a_filter_leaves_it(home: Place):
     home.db.set_session_archived("other", archived=True)
     assert "other" in {each["id"] for each in exported(home)}
@@ -242,6 +251,7 @@ def test_what_is_in_the_archive_is_exported_unless_a_filter_leaves_it(home: Plac
     assert everything == exported(home)
 
 
+@pytest.mark.requirement("maintenance:export-choice")
 def test_a_folder_has_a_file_for_each_conversation(home: Place, tmp_path: Path):
     folder = tmp_path / "notes"
     folder.mkdir()
@@ -254,6 +264,7 @@ def test_a_folder_has_a_file_for_each_conversation(home: Place, tmp_path: Path):
     assert (done.sessions, done.there, told) == (4, (), [(at, 4) for at in range(4)])
 
 
+@pytest.mark.requirement("maintenance:export-choice")
 def test_what_a_folder_had_stays_and_is_said(home: Place, tmp_path: Path):
     (tmp_path / "root.md").write_text("mine")
     (tmp_path / "other.md").symlink_to(tmp_path / "nowhere")
@@ -263,6 +274,7 @@ def test_what_a_folder_had_stays_and_is_said(home: Place, tmp_path: Path):
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.requirement("maintenance:export-choice")
 @pytest.mark.parametrize("name", ["../up", "a/b", "tele:1", "x" * 300, "日" * 99, "..", "a\x00"])
 def test_a_file_of_a_folder_has_a_name_that_leads_nowhere_else(
     home: Place, tmp_path: Path, name: str

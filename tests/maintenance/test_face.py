@@ -40,6 +40,7 @@ ASKED = {
 }
 
 
+@pytest.mark.requirement("maintenance:face")
 @pytest.mark.parametrize("kind", ASKED)
 def test_a_plan_can_be_looked_at_again_by_its_handle(changed: Changing, kind: str) -> None:
     fill(changed)
@@ -74,6 +75,7 @@ def test_a_plan_that_was_declined_is_not_applied(changed: Changing) -> None:
 # -- all of it, and the room that it took ------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:face")
 def test_all_wins_back_the_room_of_what_is_gone(changed: Changing) -> None:
     changed.home.large_session("large", 140)
     fill(changed)
@@ -110,6 +112,7 @@ def test_all_of_nothing_is_nothing(changed: Changing) -> None:
 # -- taking back -------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:face")
 def test_what_was_put_back_is_no_batch_of_its_own(changed: Changing) -> None:
     fill(changed)
     done = changed.do()
@@ -122,6 +125,7 @@ def test_what_was_put_back_is_no_batch_of_its_own(changed: Changing) -> None:
     ]
 
 
+@pytest.mark.requirement("maintenance:face")
 def test_the_hooks_are_told_also_where_somebody_else_comes_first_after_a_crash(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +162,7 @@ def test_an_edit_is_at_once_and_taken_back(changed: Changing) -> None:
     assert changed.everything() == before
 
 
+@pytest.mark.requirement("maintenance:face")
 def test_what_is_pinned_is_protected_and_shown_without_a_column(restored: Changing) -> None:
     sessions = restored.plan().items
     pinned = sessions[0].id

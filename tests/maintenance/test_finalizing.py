@@ -21,6 +21,7 @@ def ends(changed: Changing, *ids: str) -> dict[str, tuple[float | None, str | No
     return {each: (row["ended_at"], row["end_reason"]) for each, row in rows.items()}
 
 
+@pytest.mark.requirement("maintenance:finalize")
 def test_a_named_session_is_ended_with_its_reason_and_told_once(changed: Changing) -> None:
     changed.home.session("s", 2)
     planned = changed.plan("sessions", "finalize", ids=("s",), reason="done")
@@ -32,6 +33,7 @@ def test_a_named_session_is_ended_with_its_reason_and_told_once(changed: Changin
     assert len(changed.told.calls) == 1
 
 
+@pytest.mark.requirement("maintenance:finalize")
 def test_each_kind_ends_with_its_own_reason(restored: Changing) -> None:
     told = {}
     for what in ("abandoned", "orphaned", "expired"):
@@ -69,6 +71,7 @@ def test_of_a_conversation_only_what_is_open_is_ended(changed: Changing) -> None
     assert ends(changed, "root", "tip") == before | {"tip": (NOW, "finalized")}
 
 
+@pytest.mark.requirement("maintenance:finalize")
 def test_a_chat_begins_afresh_where_that_is_asked_for(changed: Changing) -> None:
     changed.home.session("chat", 2, source="telegram")
     changed.home.route("1", "chat", 2)
@@ -158,6 +161,7 @@ def test_what_was_taken_back_is_told_again_when_it_ends(changed: Changing) -> No
     assert len(changed.told.calls) == 2
 
 
+@pytest.mark.requirement("maintenance:finalize")
 def test_on_a_hermes_home_nothing_is_noted_in_the_entry_and_the_answer_says_so(
     hermes: Changing,
 ) -> None:
@@ -202,6 +206,7 @@ def test_a_chat_is_not_begun_afresh_beside_a_gateway(changed: Changing) -> None:
     assert changed.told.calls == []
 
 
+@pytest.mark.requirement("maintenance:finalize")
 @pytest.mark.parametrize("kind", ["own", 22])
 def test_an_end_that_a_crash_has_cut_off_from_its_hooks_is_told_by_the_next_start(
     home_path: Path, tmp_path: Path, kind: str | int, monkeypatch: pytest.MonkeyPatch

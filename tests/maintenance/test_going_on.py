@@ -56,6 +56,7 @@ def others(changed: Changing) -> Iterator[Maintenance]:
         yield maintenance
 
 
+@pytest.mark.requirement("maintenance:together")
 def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
     fill(changed)
     before = changed.everything()
@@ -82,6 +83,7 @@ def test_two_maintainers_at_once_do_each_thing_once(changed: Changing) -> None:
     assert changed.everything() == before
 
 
+@pytest.mark.requirement("maintenance:together")
 def test_who_comes_second_to_a_session_goes_on_where_the_first_is(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ CRASHES: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.requirement("maintenance:together")
 @pytest.mark.parametrize("when", CRASHES)
 @pytest.mark.parametrize(("what", "nth"), [("sessions", 1), ("sessions", 2), ("all", 3)])
 def test_after_a_crash_it_is_gone_on_with_and_taken_back(
@@ -213,6 +216,7 @@ def test_a_restore_waits_for_the_step_that_is_under_way_and_takes_it_back_too(
         assert now["rows"][table] == before["rows"][table]
 
 
+@pytest.mark.requirement("maintenance:together")
 def test_after_a_crash_in_a_restore_it_is_gone_on_with(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

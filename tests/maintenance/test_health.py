@@ -30,6 +30,7 @@ def found(report: Health) -> dict[str, Found]:
     return by_code
 
 
+@pytest.mark.requirement("maintenance:health")
 def test_each_finding_is_counted_as_it_is_stated(full: Home) -> None:
     stated = {kind: len(full.of(kind).chosen) for kind in full.stated}
     counted = {code: each.count for code, each in found(examined(full)).items()}
@@ -56,6 +57,7 @@ def test_each_finding_is_counted_as_it_is_stated(full: Home) -> None:
     assert stated["routes"] == 4
 
 
+@pytest.mark.requirement("maintenance:health")
 def test_each_finding_names_the_plan_that_mends_it(full: Home) -> None:
     plans = {code: (each.tool, each.plan) for code, each in found(examined(full)).items()}
     orphans = ("prune", "orphans")
@@ -75,6 +77,7 @@ def test_each_finding_names_the_plan_that_mends_it(full: Home) -> None:
     assert {code: plans[code] for code in expected} == expected
 
 
+@pytest.mark.requirement("maintenance:health")
 def test_where_there_is_no_plan_the_finding_says_why(home: Home) -> None:
     for name in ("one", "other"):
         home.session(name, 2)
@@ -123,6 +126,7 @@ def test_growth_is_that_of_the_last_weeks(home: Home) -> None:
     assert report.growth_per_week == report.sizes.db // 2 // 4
 
 
+@pytest.mark.requirement("maintenance:weeks")
 def test_the_weeks_of_half_a_year_are_told_the_latest_first(home: Home) -> None:
     for days in (170, 30, 29, 1):
         home.session(f"at{days}", days, messages=10)
@@ -186,6 +190,7 @@ def found_codes(report: Health) -> list[str]:
     return [each.code for each in report.findings]
 
 
+@pytest.mark.requirement("maintenance:health")
 def test_nothing_is_written(full: Home) -> None:
     with Ledger(StateFolder(full.db.path)) as ledger:
         ledger.audit(None, "test", None, {})  # so that there is a ledger to read
@@ -230,6 +235,7 @@ def test_a_home_that_is_not_there_is_reported_on(tmp_path: Path) -> None:
 # -- what cannot be read -------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:health")
 def test_a_damaged_file_is_a_finding(home_path: Path) -> None:
     path = home_path / "state.db"
     path.write_bytes(b"this is no database, though it is long enough to be one" * 100)
@@ -273,6 +279,7 @@ def test_a_folder_that_may_not_be_read_is_a_finding(
     assert "old_sessions" in found_codes(report)
 
 
+@pytest.mark.requirement("maintenance:long-looks")
 def test_a_deep_look_says_how_far_it_is(full: Home, often: None) -> None:
     told: list[tuple[int, int]] = []
     report = examined(full, deep=True, progress=lambda *at: told.append(at))
@@ -282,6 +289,7 @@ def test_a_deep_look_says_how_far_it_is(full: Home, often: None) -> None:
     assert {done for done, _ in told} == {0, 1}
 
 
+@pytest.mark.requirement("maintenance:long-looks")
 @pytest.mark.parametrize("part", [0, 1])
 def test_a_deep_look_that_is_ended_says_what_it_has_seen(
     full: Home, often: None, part: int

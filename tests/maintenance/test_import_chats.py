@@ -33,6 +33,7 @@ PEERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.requirement("maintenance:import-chats")
 @pytest.mark.parametrize("kind", ["own", 22, 30], ids=str)
 @pytest.mark.parametrize("known", [False, True], ids=["a new chat", "a chat with a session"])
 @pytest.mark.parametrize("peer", PEERS)
@@ -61,6 +62,7 @@ def test_imported_line_receives_no_message(
     world.db.close()
 
 
+@pytest.mark.requirement("maintenance:import-chats")
 def test_imported_line_receives_no_message_without_chat(home_path: Path, tmp_path: Path):
     world = World(home_path)
     planted = {"id": "evil", "source": "telegram", "user_id": "u", "started_at": 9e9}

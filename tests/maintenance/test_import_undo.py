@@ -91,6 +91,7 @@ def test_long_session_counts_once(home: Path, file: Path):
         assert undone(maintenance, str(done.batch)).removed == 1
 
 
+@pytest.mark.requirement("maintenance:import-undo")
 def test_undo_leaves_the_home_of_before(home: Path, file: Path):
     before = rows(home)
     written(
@@ -114,6 +115,7 @@ def test_undo_leaves_the_home_of_before(home: Path, file: Path):
         assert [each.what for each in maintenance.batches(undone=False).items] == ["undo an import"]
 
 
+@pytest.mark.requirement("maintenance:import-undo")
 def test_undo_of_undo_brings_all_back(home: Path, file: Path):
     written(file, line("a", 2, title="Trip"), line("b", 3, parent_session_id="a"))
     with maintained(home) as (_, maintenance):
@@ -126,6 +128,7 @@ def test_undo_of_undo_brings_all_back(home: Path, file: Path):
         assert rows(home) == after
 
 
+@pytest.mark.requirement("maintenance:import-undo")
 def test_session_used_since_stays(home: Path, file: Path):
     used = ("said", "titled", "archived", "continued")
     written(file, *(line(name, ended_at=2.0, end_reason="done") for name in (*used, "left")))
@@ -265,6 +268,7 @@ def several(file: Path) -> Path:
     return written(file, line("a"), middle, line("z", parent_session_id="long"))
 
 
+@pytest.mark.requirement("maintenance:import-undo")
 @pytest.mark.parametrize("point", [2, 4, 7])
 @pytest.mark.parametrize("how", ["resumed", "undone"])
 def test_killed_import_is_resumed_or_undone(home: Path, file: Path, point: int, how: str):

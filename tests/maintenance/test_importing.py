@@ -66,6 +66,7 @@ def said(home: Place, session_id: str) -> list[Any]:
     return [each["content"] for each in home.db.get_messages(session_id, include_inactive=True)]
 
 
+@pytest.mark.requirement("maintenance:import")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("to_own", [True, False], ids=["to a home of our own", "to an equal one"])
 def test_a_home_comes_back_equal(home_path: Path, file: Path, kind: Any, to_own: bool):
@@ -84,6 +85,7 @@ def test_a_home_comes_back_equal(home_path: Path, file: Path, kind: Any, to_own:
         assert {name: done.dropped_columns[name][-1:] for name in new} == new
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_a_realistic_home_comes_back_but_for_a_parent_that_is_gone(
     full: Home, home_path: Path, file: Path
 ):
@@ -103,6 +105,7 @@ def test_a_realistic_home_comes_back_but_for_a_parent_that_is_gone(
     assert not there.intersection(missing)
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_what_was_deleted_comes_back_as_it_was(home_path: Path, file: Path):
     with place(home_path, "own") as home:
         fill_oddly(home.path)
@@ -126,6 +129,7 @@ def test_the_order_of_the_lines_does_not_matter(home_path: Path, file: Path):
         assert differences(before, rows(copy.path)) == []
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_an_export_of_hermes_is_read(fresh: Place, file: Path):
     parts = [{"type": "text", "text": "a wombat"}]
     calls = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
@@ -157,6 +161,7 @@ def test_flags_are_kept(fresh: Place, file: Path):
     assert [(each["active"], each["compacted"]) for each in found] == flags
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_a_title_that_is_taken_is_left_out_and_the_rest_comes_in(fresh: Place, file: Path):
     fresh.db.create_session("here", "cli")
     fresh.db.set_session_title("here", "Trip")
@@ -196,6 +201,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.requirement("maintenance:import")
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_line_is_named_and_the_rest_comes_in(fresh: Place, file: Path, kind: str):
     broken, why = BROKEN[kind]
@@ -318,6 +324,7 @@ def test_a_file_of_windows_is_read(fresh: Place, file: Path):
     assert fresh.importing.read_file(file).sessions == 2
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_a_session_that_is_there_is_skipped_and_stays(fresh: Place, file: Path):
     fresh.db.append_message("a", "user", "mine", create={"source": "cli"})
     done = fresh.importing.read_file(written(file, line("a", 3), line("b"), line("b", 2)))
@@ -328,6 +335,7 @@ def test_a_session_that_is_there_is_skipped_and_stays(fresh: Place, file: Path):
     assert (said(fresh, "a"), said(fresh, "b")) == (["mine"], ["b 1"])
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_messages_whose_ids_others_have_get_new_ones_in_their_order(fresh: Place, file: Path):
     fill(fresh.path, 2, 5)
     done = fresh.importing.read_file(written(file, line("a", 20), line("b", 3)))
@@ -405,6 +413,7 @@ def long(file: Path, messages: int = 400) -> Path:
     return written(file, lines)
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_a_long_session_comes_in_over_several_transactions(
     fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -424,6 +433,7 @@ def test_a_long_session_comes_in_over_several_transactions(
     assert fresh.db.get_meta(f"{MARK}long") is None
 
 
+@pytest.mark.requirement("maintenance:import")
 @pytest.mark.parametrize("taken", [False, True], ids=["its own ids", "new ids"])
 def test_an_import_that_was_cut_short_goes_on_where_it_was(
     fresh: Place, file: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
@@ -574,6 +584,7 @@ def test_broken_lines_are_listed_within_bounds(fresh: Place, file: Path):
     assert [each.line for each in found.broken[:2]] == [1, 2]
 
 
+@pytest.mark.requirement("maintenance:import")
 def test_preview_names_all_that_is_refused(fresh: Place, file: Path):
     fresh.db.create_session("here", "cli")
     fresh.db.set_session_title("here", "Trip")
@@ -600,6 +611,7 @@ def test_preview_names_all_that_is_refused(fresh: Place, file: Path):
 # -- what would come in --------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:arrivals")
 def test_what_would_come_in_is_told_and_what_would_not(fresh: Place, file: Path):
     fresh.db.append_message("there", "user", "mine", create={"source": "cli"})
     written(
@@ -626,6 +638,7 @@ def test_what_would_come_in_is_told_and_what_would_not(fresh: Place, file: Path)
     assert fresh.db.get_session("new") is None
 
 
+@pytest.mark.requirement("maintenance:arrivals")
 def test_what_is_told_is_what_comes_in(fresh: Place, file: Path):
     written(file, line("a", 2), line("b", parent_session_id="a"), line("c", parent_session_id="x"))
     read: list[tuple[int, int]] = []

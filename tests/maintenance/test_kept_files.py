@@ -46,6 +46,7 @@ def state(path: Path) -> tuple[bytes, int, int]:
     return path.read_bytes(), found.st_mtime_ns, stat.S_IMODE(found.st_mode)
 
 
+@pytest.mark.requirement("maintenance:kept-files")
 def test_a_file_comes_back_with_its_bytes_its_times_and_its_mode(path: Path, tmp_path: Path):
     before = state(path)
     head, rest = kept(path, tmp_path)
@@ -121,6 +122,7 @@ def test_a_file_is_given_back_to_its_owner(
     assert (given, state(path)) == ([owner], before)
 
 
+@pytest.mark.requirement("maintenance:kept-files")
 def test_a_large_file_goes_in_pieces(path: Path, tmp_path: Path):
     path.write_bytes(bytes(range(256)) * 20_000)
     pieces = [each.value for each in files.keep_file(path, tmp_path) if each.what == files.PIECE]
@@ -146,6 +148,7 @@ def test_several_files_are_read_from_one_trash(path: Path, tmp_path: Path):
     assert (tmp_path / "copy" / "sessions" / "session_b.json").read_bytes() == b"b"
 
 
+@pytest.mark.requirement("maintenance:kept-files")
 @pytest.mark.parametrize("change", ["bytes", "time", "folder"])
 def test_a_file_that_is_not_as_it_was_kept_stays(path: Path, tmp_path: Path, change: str):
     head, _ = kept(path, tmp_path)
@@ -168,6 +171,7 @@ def test_what_is_gone_already_is_gone(path: Path, tmp_path: Path):
     assert files.delete_file(head, tmp_path)
 
 
+@pytest.mark.requirement("maintenance:kept-files")
 def test_what_has_the_name_by_now_stays(path: Path, tmp_path: Path):
     head, rest = kept(path, tmp_path)
     path.write_bytes(b"newer")
@@ -181,6 +185,7 @@ def test_a_file_that_is_there_again_is_present(path: Path, tmp_path: Path):
     assert files.put_back(head, rest, tmp_path) == "present"
 
 
+@pytest.mark.requirement("maintenance:kept-files")
 @posix
 def test_a_link_is_not_followed(path: Path, tmp_path: Path):
     head, rest = kept(path, tmp_path)
@@ -194,6 +199,7 @@ def test_a_link_is_not_followed(path: Path, tmp_path: Path):
         list(files.keep_file(path, tmp_path))
 
 
+@pytest.mark.requirement("maintenance:kept-files")
 @pytest.mark.parametrize("name", ["state.db", "state.db-wal", "state.db-shm", "response_store.db",
                                   "state.db.malformed-backup-20260101_000000"])  # fmt: skip
 def test_a_database_is_never_opened(tmp_path: Path, name: str):
@@ -207,6 +213,7 @@ def test_a_database_is_never_opened(tmp_path: Path, name: str):
     )
 
 
+@pytest.mark.requirement("maintenance:kept-files")
 @posix
 def test_another_name_of_a_database_is_no_file_either(path: Path, tmp_path: Path):
     database = tmp_path / "state.db"

@@ -12,6 +12,7 @@ from session_core.maintenance.types import Wanted
 from tests.maintenance.homes import NOW, Home, opened
 
 
+@pytest.mark.requirement("maintenance:routes")
 def test_those_that_are_stated_are_chosen(full: Home) -> None:
     selected = routes.lost_routes(full.scene(), Wanted("routes"))
     assert {route.id for route in selected.items} == set(full.of("routes").chosen)
@@ -29,6 +30,7 @@ def test_each_says_why_in_words(full: Home) -> None:
     assert said["long_ago"].endswith(", which is gone; used last 100 days ago")
 
 
+@pytest.mark.requirement("maintenance:routes")
 @pytest.mark.parametrize(
     ("reason", "messages", "lost"),
     [
@@ -58,6 +60,7 @@ def test_a_chat_that_goes_on_is_what_the_store_says_too(home: Home) -> None:
     assert home.store.get(lost.id) is None
 
 
+@pytest.mark.requirement("maintenance:routes")
 def test_beside_a_gateway_none_is_chosen(home: Home) -> None:
     home.route("1", "nowhere", 9)
     gateway = Alive(Company(NOW, gateway="a gateway (pid 7)"))

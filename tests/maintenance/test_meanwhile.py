@@ -45,6 +45,7 @@ def reasons(done) -> dict[str, str]:
 # -- rows --------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:meanwhile")
 def test_a_message_that_was_edited_behind_its_trash_comes_back_as_edited(
     hermes: Changing, meanwhile: Meanwhile
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_message_that_was_edited_behind_its_trash_comes_back_as_edited(
     ]
 
 
+@pytest.mark.requirement("maintenance:meanwhile")
 def test_a_row_that_came_behind_the_trash_of_its_session_comes_back(
     changed: Changing, meanwhile: Meanwhile
 ) -> None:
@@ -94,6 +96,7 @@ SIGNS: dict[Callable[[Home], None], str] = {
 }
 
 
+@pytest.mark.requirement("maintenance:meanwhile")
 @pytest.mark.parametrize("change", SIGNS, ids=lambda change: change.__name__)
 def test_an_empty_session_that_somebody_has_come_to_care_for_stays(
     changed: Changing, change: Callable[[Home], None]
@@ -129,6 +132,7 @@ COMES: dict[Callable[[Changing], None], str] = {
 }
 
 
+@pytest.mark.requirement("maintenance:meanwhile")
 @pytest.mark.parametrize("come", COMES, ids=lambda come: come.__name__)
 @pytest.mark.parametrize("what", ["sessions", "abandoned"])
 def test_what_is_routed_or_pinned_behind_the_look_at_who_is_alive_stays(
@@ -180,6 +184,7 @@ def test_what_a_run_has_done_before_it_was_interrupted_is_in_the_log(changed: Ch
     assert _log(changed) == [("prune sessions, in part", counts)]
 
 
+@pytest.mark.requirement("maintenance:meanwhile")
 def test_what_a_run_has_done_before_it_was_killed_is_in_the_log_once_it_is_taken_back(
     changed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +201,7 @@ def test_what_a_run_has_done_before_it_was_killed_is_in_the_log_once_it_is_taken
     assert _log(changed)[1] == ("prune sessions, in part", counts)
 
 
+@pytest.mark.requirement("maintenance:meanwhile")
 def test_the_log_says_how_far_a_plan_came_not_how_far_it_was_at_first(changed: Changing) -> None:
     _large(changed)
     planned = changed.plan()
@@ -213,6 +219,7 @@ def test_the_log_says_how_far_a_plan_came_not_how_far_it_was_at_first(changed: C
 # -- files -------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:meanwhile")
 def test_a_file_of_a_removed_session_that_stays_is_told(changed: Changing) -> None:
     changed.home.session("old", 140, reason="idle")
     folder = changed.home.file("session_old.json", 140).parent

@@ -20,6 +20,7 @@ ASKED = Wanted("orphans")
 GONE = "20260101_120000_abcdef01"
 
 
+@pytest.mark.requirement("maintenance:orphans")
 def test_rows_of_sessions_that_are_not_there_are_chosen_by_table(full: Home) -> None:
     selected = orphans.orphaned_rows(full.scene(), full.db.health_facts(), ASKED)
     assert {rows.id: rows.rows for rows in selected.items} == {
@@ -37,6 +38,7 @@ def test_rows_whose_session_somebody_has_open_stay(home: Home) -> None:
     assert len(orphans.orphaned_rows(home.scene(), facts, ASKED).items) == 1
 
 
+@pytest.mark.requirement("maintenance:orphans")
 def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
     selected = orphans.dead_locks(full.scene(), full.db.health_facts(), ASKED)
     assert {lock.id: lock.why for lock in selected.items} == {
@@ -44,6 +46,7 @@ def test_locks_of_compressions_that_died_are_chosen(full: Home) -> None:
     }
 
 
+@pytest.mark.requirement("maintenance:orphans")
 def test_links_that_lead_nowhere_or_in_a_circle_are_chosen(full: Home) -> None:
     selected = orphans.broken_links(full.scene(), ASKED)
     assert {each.id for each in selected.items} == set(full.of("links").chosen)
@@ -69,6 +72,7 @@ def test_rows_of_all_tables_wait_for_the_one_that_says_when_they_came(full: Home
     assert not {rows.id for rows in selected.items if rows.session_id == "gone_lately"}
 
 
+@pytest.mark.requirement("maintenance:filters")
 def test_of_what_has_no_session_no_filter_is_true(full: Home) -> None:
     scene, facts = full.scene(), full.db.health_facts()
     asked = Wanted("orphans", where=SessionFilter(source=("slack",)))
@@ -78,6 +82,7 @@ def test_of_what_has_no_session_no_filter_is_true(full: Home) -> None:
     assert orphans.orphaned_files(scene, full.store.sessions_dir, asked).items == ()
 
 
+@pytest.mark.requirement("maintenance:filters")
 def test_links_and_locks_are_those_of_the_sessions_that_a_filter_is_true_of(full: Home) -> None:
     scene, facts = full.scene(), full.db.health_facts()
     asked = Wanted("orphans", where=SessionFilter(source=("cli",), end_reason="cli_close"))
@@ -91,6 +96,7 @@ def test_links_and_locks_are_those_of_the_sessions_that_a_filter_is_true_of(full
 # -- files ---------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:orphans")
 def test_files_of_sessions_that_are_not_there_are_chosen(full: Home) -> None:
     folder = full.store.sessions_dir
     selected = orphans.orphaned_files(full.scene(), folder, ASKED)
@@ -147,6 +153,7 @@ def test_an_id_stands_in_the_name_of_a_file_in_a_safe_form(session_id: str, safe
     assert orphans.safe_name(session_id) == safe
 
 
+@pytest.mark.requirement("maintenance:orphans")
 @given(st.sets(st.text(min_size=1, max_size=12), max_size=6), st.text(max_size=20))
 def test_whatever_the_ids_no_file_is_taken_for_that_of_another(ids: set[str], at: str) -> None:
     names = Names(ids)

@@ -40,6 +40,7 @@ def stated(changing: Changing, what: str) -> set[str]:
     return set(home.of(what).chosen)
 
 
+@pytest.mark.requirement("maintenance:plans")
 @pytest.mark.parametrize("what", KINDS)
 def test_exactly_what_is_stated_is_planned_and_changed_and_comes_back(
     restored: Changing, what: str
@@ -70,6 +71,7 @@ LEFT_OVER = {"orphaned_messages", "orphaned_rows", "broken_parents"}
 """What the home was damaged with."""
 
 
+@pytest.mark.requirement("maintenance:plans")
 @pytest.mark.parametrize("what", ["sessions", "ghosts", "routes", "expired"])
 def test_a_plan_says_what_is_protected_and_why(restored: Changing, what: str) -> None:
     planned = restored.plan(what, **KINDS[what])
@@ -134,6 +136,7 @@ def test_where_there_is_nothing_to_do_there_is_no_plan(changed: Changing) -> Non
     assert (planned.outcome, planned.plan, planned.count) == ("nothing", None, 0)
 
 
+@pytest.mark.requirement("maintenance:plans")
 def test_planning_changes_nothing(restored: Changing) -> None:
     before = restored.everything()
     for what, asked in KINDS.items():
@@ -163,6 +166,7 @@ def test_a_child_that_loses_its_parent_with_that_is_not_cut_off_as_well(
     assert changed.home.db.get_session("child")["parent_session_id"] is None
 
 
+@pytest.mark.requirement("maintenance:plans")
 @pytest.mark.parametrize(
     "wanted",
     [

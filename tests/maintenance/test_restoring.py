@@ -51,6 +51,7 @@ def test_trash_that_has_expired_is_not_restored(gone: Changing) -> None:
         gone.restore(done)
 
 
+@pytest.mark.requirement("maintenance:restore")
 def test_a_title_that_was_taken_since_is_left_out_and_said(gone: Changing) -> None:
     done = gone.do()
     gone.home.session("other", 1)
@@ -61,6 +62,7 @@ def test_a_title_that_was_taken_since_is_left_out_and_said(gone: Changing) -> No
     assert gone.home.db.get_session("other")["title"] == "The schema"
 
 
+@pytest.mark.requirement("maintenance:restore")
 def test_an_id_that_was_taken_since_keeps_its_messages_and_gets_none(gone: Changing) -> None:
     done = gone.do()
     gone.home.session("old", 1, messages=1)
@@ -96,6 +98,7 @@ def test_a_child_that_has_another_parent_by_now_keeps_it(changed: Changing) -> N
     assert changed.home.db.get_session("branch")["parent_session_id"] == "other"
 
 
+@pytest.mark.requirement("maintenance:restore")
 def test_a_session_that_was_reopened_since_stays_open(changed: Changing) -> None:
     changed.home.session("s", 2)
     done = changed.do("sessions", "finalize", ids=("s",))
@@ -126,6 +129,7 @@ def test_a_file_in_whose_place_there_is_another_stays_in_the_trash(changed: Chan
     assert path.read_text() == "another"
 
 
+@pytest.mark.requirement("maintenance:restore")
 def test_of_a_trash_that_is_damaged_in_part_the_rest_comes_back(changed: Changing) -> None:
     for number in range(3):
         changed.home.session(f"old_{number}", 140, messages=0)
@@ -205,6 +209,7 @@ def test_what_was_put_back_is_removed_anew_and_its_batch_not_restored(gone: Chan
     assert gone.do().removed == done.removed
 
 
+@pytest.mark.requirement("maintenance:restore")
 def test_a_compression_is_taken_back_by_the_same_call(changed: Changing) -> None:
     home = changed.home
     home.session("s", 2, messages=0)
@@ -281,6 +286,7 @@ def _migrate(path: Path, newer: Path) -> None:
 GOES = "pricing_version"
 
 
+@pytest.mark.requirement("maintenance:restore")
 def test_what_was_removed_before_a_migration_comes_back_after_it(migrated) -> None:
     db, maintenance, batch, before = migrated
     back = maintenance.restore(batch)

@@ -65,6 +65,7 @@ def _hang(connection: Any, number: int, session_id: str) -> None:
     connection.execute("INSERT INTO colours VALUES (?, 'later', x'ff00')", (number,))
 
 
+@pytest.mark.requirement("maintenance:rows-of-others")
 def test_what_refers_to_what_is_removed_comes_back_with_it(others: Changing) -> None:
     before = others.everything()
     done = others.do()
@@ -77,6 +78,7 @@ def test_what_refers_to_what_is_removed_comes_back_with_it(others: Changing) -> 
     assert others.everything() == before
 
 
+@pytest.mark.requirement("maintenance:rows-of-others")
 def test_what_somebody_adds_to_it_all_the_time_keeps_it_in_its_place(
     others: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +100,7 @@ def test_what_somebody_adds_to_it_all_the_time_keeps_it_in_its_place(
         assert connection.execute(sql).fetchone() == (0,)
 
 
+@pytest.mark.requirement("maintenance:rows-of-others")
 def test_a_long_session_takes_along_with_each_step_what_refers_to_its_part(
     others: Changing,
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_long_session_takes_along_with_each_step_what_refers_to_its_part(
         assert after[name] == before["rows"][name]
 
 
+@pytest.mark.requirement("maintenance:rows-of-others")
 def test_rows_of_sessions_that_are_not_there_take_along_what_refers_to_them(
     others: Changing,
 ) -> None:
@@ -129,6 +133,7 @@ def test_rows_of_sessions_that_are_not_there_take_along_what_refers_to_them(
     assert others.everything()["rows"] == before
 
 
+@pytest.mark.requirement("maintenance:rows-of-others")
 def test_what_refers_to_a_session_of_somebody_else_stays_in_the_trash(others: Changing) -> None:
     done = others.do(ids=("old",))
     others.home.session("old", 0, messages=1)
@@ -152,6 +157,7 @@ RULES = {
 }
 
 
+@pytest.mark.requirement("maintenance:rows-of-others")
 @pytest.mark.parametrize("rule", RULES)
 def test_what_a_rule_of_somebody_keeps_is_in_the_way_of_no_other(
     others: Changing, rule: str
@@ -166,6 +172,7 @@ def test_what_a_rule_of_somebody_keeps_is_in_the_way_of_no_other(
     assert others.everything() == before
 
 
+@pytest.mark.requirement("maintenance:rows-of-others")
 def test_what_a_rule_of_somebody_keeps_open_is_left_so(others: Changing) -> None:
     others.home.session("open", 40)
     others.home.session("kept", 40)

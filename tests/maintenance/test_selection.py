@@ -41,6 +41,7 @@ def chosen(home: Home, kind: str, alive: Alive | None = None, **asked: Any) -> s
     return set(together(choose(home, kind, alive, **asked)))
 
 
+@pytest.mark.requirement("maintenance:selection")
 @pytest.mark.parametrize("kind", CHOOSERS)
 def test_a_kind_chooses_what_is_stated_and_protects_the_rest(full: Home, kind: str) -> None:
     selected = choose(full, kind)
@@ -52,6 +53,7 @@ def test_a_kind_chooses_what_is_stated_and_protects_the_rest(full: Home, kind: s
 # -- what it says --------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:selection")
 def test_each_says_why_in_words(home: Home) -> None:
     home.session("s", 140, reason="idle")
     home.session("ghost", 3, messages=0)
@@ -138,6 +140,7 @@ def test_a_session_with_two_chats_has_expired_when_it_has_for_both(home: Home) -
 # -- who else is there ---------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:beside")
 def test_beside_another_holder_what_never_ended_is_not_removed(home: Home) -> None:
     home.session("boss", 120, reason="cli_close")
     home.session("worker", 120, parent_session_id="boss", config=DELEGATE)
@@ -148,11 +151,13 @@ def test_beside_another_holder_what_never_ended_is_not_removed(home: Home) -> No
         assert (selected.items, dict(selected.protected)) == ((), {"never ended": 1})
 
 
+@pytest.mark.requirement("maintenance:beside")
 def test_beside_another_holder_what_never_ended_is_finalized(home: Home) -> None:
     home.session("left", 60)
     assert chosen(home, "abandoned", Alive(HELD)) == {"left"}
 
 
+@pytest.mark.requirement("maintenance:beside")
 @pytest.mark.parametrize(("ended", "goes"), [(6.9, False), (7.1, True)])
 def test_beside_another_holder_what_ended_goes_after_a_week(
     home: Home, ended: float, goes: bool
@@ -173,6 +178,7 @@ GUARDS: dict[str, Alive] = {
 }
 
 
+@pytest.mark.requirement("maintenance:selection")
 @pytest.mark.parametrize("why", GUARDS)
 def test_one_session_that_is_protected_protects_its_conversation(home: Home, why: Any) -> None:
     home.session("root", 120, reason="compression")
@@ -223,6 +229,7 @@ FILTERS: dict[str, tuple[SessionFilter, set[str]]] = {
 }
 
 
+@pytest.mark.requirement("maintenance:selection")
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_is_true_of_what_is_chosen(home: Home, name: str) -> None:
     home.session("slack", 160, reason="idle", source="slack")

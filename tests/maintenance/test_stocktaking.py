@@ -57,6 +57,7 @@ def test_what_others_are_at_is_told(home_path: Path) -> None:
 # -- how it is read ------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("maintenance:reading")
 @pytest.mark.parametrize("schema", ["own", *SCHEMAS])
 def test_messages_are_counted_in_their_indexes(home_path: Path, schema: Any) -> None:
     path = home_path / "state.db"

@@ -51,6 +51,7 @@ def planned(trash: Trash, days: float | None) -> str:
     return handle
 
 
+@pytest.mark.requirement("maintenance:trash")
 def test_what_can_be_brought_back_is_listed_in_pages(trash: Trash):
     first = trash._ledger.batches(2)
     rest = trash._ledger.batches(2, first.next_cursor)
@@ -58,6 +59,7 @@ def test_what_can_be_brought_back_is_listed_in_pages(trash: Trash):
     assert (len(ids(trash)), rest.next_cursor) == (COUNT, None)
 
 
+@pytest.mark.requirement("maintenance:trash")
 def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
     before = ids(trash)
     plan = trash.plan(1.5)
@@ -72,6 +74,7 @@ def test_a_plan_says_what_goes_and_that_it_has_no_undo(trash: Trash):
     assert ids(trash) == before
 
 
+@pytest.mark.requirement("maintenance:trash")
 def test_a_plan_empties_exactly_what_it_names(trash: Trash, ledger: Ledger, clock: Clock):
     before = ids(trash)
     plan = trash.plan(1.5)
@@ -84,6 +87,7 @@ def test_a_plan_empties_exactly_what_it_names(trash: Trash, ledger: Ledger, cloc
         ledger.undoable(before[2])
 
 
+@pytest.mark.requirement("maintenance:trash")
 def test_without_an_age_only_what_has_expired_goes(trash: Trash, clock: Clock):
     assert trash.plan().outcome == "nothing"
     clock.now += 27.5 * DAY  # the first is 30 days old
@@ -131,6 +135,7 @@ def test_a_plan_of_another_kind_is_not_applied(trash: Trash, ledger: Ledger):
         trash.apply("p-none")
 
 
+@pytest.mark.requirement("maintenance:trash")
 def test_what_was_emptied_is_in_the_log(trash: Trash, ledger: Ledger):
     handle = planned(trash, 0)
     done = trash.apply(handle)

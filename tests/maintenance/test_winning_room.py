@@ -70,6 +70,7 @@ def planned(reclaim: Reclaim) -> str:
     return handle
 
 
+@pytest.mark.requirement("maintenance:reclaim")
 def test_room_is_won_and_what_is_found_stays_the_same(reclaim: Reclaim, db: SessionDB):
     before = db.search("deploy").hits
     size = db.sizes().db + db.sizes().wal
@@ -83,6 +84,7 @@ def test_room_is_won_and_what_is_found_stays_the_same(reclaim: Reclaim, db: Sess
     assert db.search("deploy").hits == before != []
 
 
+@pytest.mark.requirement("maintenance:reclaim")
 def test_a_plan_says_what_is_won_and_that_it_has_no_undo(reclaim: Reclaim, db: SessionDB):
     plan = reclaim.plan()
     assert plan.warnings == (NO_UNDO,)
@@ -93,6 +95,7 @@ def test_a_plan_says_what_is_won_and_that_it_has_no_undo(reclaim: Reclaim, db: S
     assert [each.id for each in plan.items] == ["index"]
 
 
+@pytest.mark.requirement("maintenance:reclaim")
 @pytest.mark.parametrize("db", [22, 30], ids=str, indirect=True)
 def test_beside_another_holder_the_index_is_merged_and_who_to_stop_is_said(
     reclaim: Reclaim, db: SessionDB
@@ -130,6 +133,7 @@ def test_the_index_is_merged_until_there_is_no_more_to_do(
     assert list(more) == []
 
 
+@pytest.mark.requirement("maintenance:reclaim")
 @pytest.mark.parametrize("error", [StorageFull, Denied])
 def test_without_room_on_the_disk_that_is_said(
     reclaim: Reclaim, db: SessionDB, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
@@ -142,6 +146,7 @@ def test_without_room_on_the_disk_that_is_said(
     assert (done.outcome, done.warnings) == ("applied", ("a vacuum needs room",))
 
 
+@pytest.mark.requirement("maintenance:reclaim")
 def test_a_run_that_is_stopped_is_gone_on_with(reclaim: Reclaim, db: SessionDB):
     handle = planned(reclaim)
     told: list[int] = []

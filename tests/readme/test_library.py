@@ -62,6 +62,7 @@ def test_every_example_is_known_here():
     assert set(_blocks("python")) == set(PRINTS)
 
 
+@pytest.mark.requirement("project:library")
 @pytest.mark.parametrize("heading", PRINTS)
 def test_an_example_runs_as_it_stands(tmp_path, heading):
     said = _run(_blocks("python")[heading], tmp_path)
@@ -70,12 +71,14 @@ def test_an_example_runs_as_it_stands(tmp_path, heading):
         place = said.index(expected, place) + len(expected)
 
 
+@pytest.mark.requirement("project:library")
 @pytest.mark.parametrize("heading", PRINTS)
 def test_an_example_runs_again_where_it_ran_before(tmp_path, heading):
     for _ in range(2):
         _run(_blocks("python")[heading], tmp_path)
 
 
+@pytest.mark.requirement("project:library")
 @pytest.mark.parametrize("heading", [heading for heading in PRINTS if "thirty" in heading])
 def test_thirty_lines_are_thirty_lines(heading):
     lines = _blocks("python")[heading].splitlines()
@@ -88,6 +91,7 @@ def test_the_plugin_of_four_lines_is_in_the_group_where_plugins_are_looked_for()
     assert f"entry-points.{GROUP}." in block
 
 
+@pytest.mark.requirement("project:library")
 def test_the_commands_install_what_there_is():
     to_try, to_test = _blocks("sh").values()
     assert to_try.strip().endswith(".venv/bin/mcp-sessions demo")

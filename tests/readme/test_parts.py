@@ -15,18 +15,22 @@ SAID = README.read_text(encoding="utf-8")
 AGAIN = "run `python -m tests.readme`, and look at what it changed"
 
 
+@pytest.mark.requirement("project:readme")
 def test_the_tables_are_what_the_code_says():
     assert parts.written(SAID) == SAID, AGAIN
 
 
+@pytest.mark.requirement("project:readme")
 def test_every_table_that_can_be_made_is_there():
     assert parts.names(SAID) == set(parts.MADE)
 
 
+@pytest.mark.requirement("project:readme")
 def test_a_table_that_was_changed_by_hand_is_noticed():
     assert parts.written(SAID.replace("| `sessions_list` |", "| `sessions_lists` |")) == SAID
 
 
+@pytest.mark.requirement("project:readme")
 def test_the_picture_is_what_the_command_prints():
     assert picture.PATH.read_text(encoding="utf-8") == picture.draw(), AGAIN
     assert f"]({picture.PATH.relative_to(ROOT).as_posix()})" in SAID
@@ -36,6 +40,7 @@ def test_the_picture_is_what_the_command_prints():
 LINKS = sorted(set(re.findall(r"\]\(([^)#:]+)\)", SAID)))
 
 
+@pytest.mark.requirement("project:readme")
 @pytest.mark.parametrize("link", LINKS)
 def test_what_is_linked_is_there(link):
     assert (ROOT / link).exists()
@@ -47,11 +52,13 @@ def _promised():
     return re.findall(r"\[`(test_\w+)`\]\(([^)]+)\)", table)
 
 
+@pytest.mark.requirement("project:readme")
 @pytest.mark.parametrize(("name", "file"), _promised(), ids=lambda each: each)
 def test_a_promise_names_a_test_that_is_there(name, file):
     assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
 
 
+@pytest.mark.requirement("project:readme")
 def test_each_promise_has_a_test():
     table = SAID.partition("## What it promises")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ") and "---" not in line][1:]

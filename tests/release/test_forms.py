@@ -45,6 +45,7 @@ def _skillsaw() -> list[str]:
     return [str(peer_python("skillsaw", "skillsaw==0.22.0")), "-m", "skillsaw"]
 
 
+@pytest.mark.requirement("project:release")
 def test_the_wheel_holds_both_packages_typed_and_nothing_else(released):
     ours = {
         path.relative_to(ROOT).as_posix()
@@ -58,6 +59,7 @@ def test_the_wheel_holds_both_packages_typed_and_nothing_else(released):
     assert {"session_core/py.typed", "mcp_serve/py.typed"} <= held
 
 
+@pytest.mark.requirement("project:release")
 def test_the_sdist_holds_what_it_takes_to_build_and_to_test(released):
     with tarfile.open(released.sdist) as sdist:
         held = {name.partition("/")[2] for name in sdist.getnames()}
@@ -75,6 +77,7 @@ def test_the_sdist_holds_what_it_takes_to_build_and_to_test(released):
     assert [name for name in held if "__pycache__" in name or name.endswith(".db")] == []
 
 
+@pytest.mark.requirement("project:release")
 def test_the_metadata_are_complete(metadata):
     assert (metadata["Name"], metadata["Version"]) == (SAID.name, SAID.version)
     assert metadata["License-Expression"] == "MIT"
@@ -85,6 +88,7 @@ def test_the_metadata_are_complete(metadata):
     assert metadata["Requires-Python"] == ">=3.10"
 
 
+@pytest.mark.requirement("project:release")
 def test_the_registry_finds_in_the_readme_whose_it_is():
     assert f"<!-- mcp-name: {SAID.registry_name} -->" in (ROOT / "README.md").read_text("utf-8")
 
@@ -94,6 +98,7 @@ def _lint(skillsaw: list[str], folder: Path, entry: Any) -> subprocess.Completed
     return run(*skillsaw, "lint", "--strict", "--type", "mcp-registry", folder)
 
 
+@pytest.mark.requirement("project:release")
 def test_the_entry_of_the_registry_is_as_its_schema_and_rules_want_it(released, skillsaw, tmp_path):
     entry = json.loads(released.entry.read_text("utf-8"))
     assert (entry["version"], entry["packages"][0]["version"]) == (SAID.version, SAID.version)
@@ -101,6 +106,7 @@ def test_the_entry_of_the_registry_is_as_its_schema_and_rules_want_it(released, 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.requirement("project:release")
 @pytest.mark.parametrize(
     "wrong",
     [{"version": "latest"}, {"description": "x" * 101}, {"name": "no slash"}, {"packages": [{}]}],
@@ -112,6 +118,7 @@ def test_an_entry_that_is_wrong_is_not_let_through(released, skillsaw, tmp_path,
     assert done.returncode == 1
 
 
+@pytest.mark.requirement("project:release")
 def test_the_validator_accepts_the_manifest_of_the_bundle_and_no_wrong_one(
     released, mcpb, tmp_path
 ):
@@ -127,6 +134,7 @@ def test_the_validator_accepts_the_manifest_of_the_bundle_and_no_wrong_one(
     assert run(*mcpb, "validate", manifest).returncode == 1
 
 
+@pytest.mark.requirement("project:release")
 def test_a_host_that_installs_the_bundle_lists_the_sessions(released, lists_all, uv, tmp_path):
     with ZipFile(released.bundle) as bundle:
         bundle.extractall(tmp_path / "bundle")  # noqa: S202 -- our own

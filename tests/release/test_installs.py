@@ -11,6 +11,7 @@ from release.project import project
 VERSION = f"mcp-sessions {project().version}\n"
 
 
+@pytest.mark.requirement("project:installs")
 @pytest.mark.parametrize("form", ["wheel", "sdist"])
 def test_pip_installs_it(released, shell, lists_all, form):
     shell(sys.executable, "-m", "venv", "env")
@@ -21,6 +22,7 @@ def test_pip_installs_it(released, shell, lists_all, form):
     assert lists_all(command)
 
 
+@pytest.mark.requirement("project:installs")
 @pytest.mark.parametrize("form", ["wheel", "sdist"])
 def test_uvx_runs_it(released, shell, lists_all, uv, form):
     command = [uv.with_name("uvx"), "--from", getattr(released, form), "mcp-sessions"]
@@ -28,6 +30,7 @@ def test_uvx_runs_it(released, shell, lists_all, uv, form):
     assert lists_all(*command, "serve")
 
 
+@pytest.mark.requirement("project:installs")
 def test_pipx_installs_it(released, shell, person, lists_all, pipx):
     shell(*pipx, "install", "--quiet", released.wheel)
     command = f"{person['HOME']}/.local/bin/mcp-sessions"

@@ -39,6 +39,7 @@ def _others(uv) -> dict[str, str]:
     return found
 
 
+@pytest.mark.requirement("project:pythons")
 def test_five_pythons_are_declared():
     assert DECLARED == ["3.10", "3.11", "3.12", "3.13", "3.14"]
 
@@ -49,6 +50,7 @@ def _python(request, others) -> tuple[str, str | None]:
     return request.param, others.get(request.param)
 
 
+@pytest.mark.requirement("project:pythons")
 def test_each_python_serves_or_is_known_to_find_all_that_it_takes(
     released, shell, lists_all, uv, python
 ):
@@ -64,6 +66,7 @@ def test_each_python_serves_or_is_known_to_find_all_that_it_takes(
         shell(uv, "pip", "install", "--quiet", "--python-version", version, *wheels, released.wheel)
 
 
+@pytest.mark.requirement("project:pythons")
 def test_the_sdist_passes_its_own_tests_on_another_python(released, shell, uv, others, tmp_path):
     with tarfile.open(released.sdist) as sdist:
         sdist.extractall(tmp_path / "here")  # noqa: S202 -- our own

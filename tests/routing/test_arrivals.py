@@ -75,6 +75,7 @@ def test_an_entry_is_the_callers_own_until_it_is_saved(any_store: SessionStore) 
     assert any_store.peek_session_id(KEY) == "elsewhere"
 
 
+@pytest.mark.requirement("store:force")
 def test_a_forced_message_begins_a_new_session(any_store: SessionStore) -> None:
     first = any_store.get_or_create_session(chat())
     second = any_store.get_or_create_session(chat(), force_new=True)
@@ -82,6 +83,7 @@ def test_a_forced_message_begins_a_new_session(any_store: SessionStore) -> None:
     assert (second.is_fresh_reset, second.was_auto_reset) == (True, False)
 
 
+@pytest.mark.requirement("store:force")
 def test_a_forced_message_finds_no_lost_session_again(store: SessionStore, db: SessionDB) -> None:
     lost = begun(store, db)
     store.remove(store.entries())
@@ -91,6 +93,7 @@ def test_a_forced_message_finds_no_lost_session_again(store: SessionStore, db: S
 # The order in which it is decided
 
 
+@pytest.mark.requirement("store:order")
 def test_first_a_route_follows_its_compression(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     parent = begun(store, db)
@@ -116,6 +119,7 @@ def test_a_compression_is_followed_along_its_chain_with_all_that_is_known_of_the
     assert (row["session_key"], row["chat_id"], row["user_id"]) == (KEY, "42", "7")
 
 
+@pytest.mark.requirement("store:order")
 def test_then_a_reset_comes_before_a_recovery(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     first = begun(store, db)
@@ -146,6 +150,7 @@ def test_what_is_known_of_a_chat_survives_a_recovery(store: SessionStore, db: Se
     assert entry.model_override == {"model": "m"}
 
 
+@pytest.mark.requirement("store:order")
 def test_a_session_that_has_ended_for_good_gives_way_to_a_fresh_one(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -157,6 +162,7 @@ def test_a_session_that_has_ended_for_good_gives_way_to_a_fresh_one(
     assert ended(db, first) == "cli_close"
 
 
+@pytest.mark.requirement("store:stale")
 def test_a_session_that_has_ended_without_a_reason_is_not_stale(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -165,11 +171,13 @@ def test_a_session_that_has_ended_without_a_reason_is_not_stale(
     assert store.get_or_create_session(chat()).session_id == first
 
 
+@pytest.mark.requirement("store:stale")
 def test_a_session_without_a_row_is_not_stale(store: SessionStore) -> None:
     first = store.get_or_create_session(chat())
     assert store.get_or_create_session(chat()).session_id == first.session_id
 
 
+@pytest.mark.requirement("store:order")
 def test_a_suspended_session_is_reset_whatever_the_policy(any_store: SessionStore) -> None:
     first = any_store.get_or_create_session(chat())
     assert any_store.suspend_session(KEY)
@@ -178,6 +186,7 @@ def test_a_suspended_session_is_reset_whatever_the_policy(any_store: SessionStor
     assert (second.auto_reset_reason, second.suspended) == ("suspended", False)
 
 
+@pytest.mark.requirement("store:order")
 def test_suspended_comes_before_the_policy(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     store.get_or_create_session(chat())
@@ -186,6 +195,7 @@ def test_suspended_comes_before_the_policy(make: Any, db: SessionDB, clock: Cloc
     assert store.get_or_create_session(chat()).auto_reset_reason == "suspended"
 
 
+@pytest.mark.requirement("store:order")
 def test_an_interrupted_session_is_gone_on_with_and_stays_marked(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -197,6 +207,7 @@ def test_an_interrupted_session_is_gone_on_with_and_stays_marked(
     assert (entry.session_id, entry.resume_pending) == (first.session_id, True)
 
 
+@pytest.mark.requirement("store:order")
 def test_an_interrupted_session_is_reset_by_the_policy_first(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -208,6 +219,7 @@ def test_an_interrupted_session_is_reset_by_the_policy_first(
     assert (entry.auto_reset_reason, entry.resume_pending) == ("idle", False)
 
 
+@pytest.mark.requirement("store:freshness")
 def test_an_interruption_of_more_than_an_hour_ago_is_a_reset(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -218,6 +230,7 @@ def test_an_interruption_of_more_than_an_hour_ago_is_a_reset(
     assert store.get_or_create_session(chat()).auto_reset_reason == "resume_pending_expired"
 
 
+@pytest.mark.requirement("store:freshness")
 def test_where_nothing_ever_resets_an_interruption_does_not_either(
     store: SessionStore, clock: Clock
 ) -> None:
@@ -227,6 +240,7 @@ def test_where_nothing_ever_resets_an_interruption_does_not_either(
     assert store.get_or_create_session(chat()).session_id == first.session_id
 
 
+@pytest.mark.requirement("store:freshness")
 @pytest.mark.parametrize(("seconds", "resets"), [("60", True), ("0", False), ("-1", False)])
 def test_how_long_an_interruption_is_fresh_is_configured(  # noqa: PLR0917 -- fixtures
     make: Any, db: SessionDB, clock: Clock, tmp_path: Path, seconds: str, resets: bool

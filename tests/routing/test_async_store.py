@@ -27,6 +27,7 @@ def methods() -> list[str]:
     return [name for name, _ in found if name[0] != "_" and name not in ASKED_OF_THE_STORE]
 
 
+@pytest.mark.requirement("store:async")
 @pytest.mark.parametrize("name", methods())
 def test_every_method_of_a_store_is_there_with_its_signature(name: str) -> None:
     theirs, wrapped = getattr(SessionStore, name), getattr(AsyncSessionStore, name)
@@ -35,6 +36,7 @@ def test_every_method_of_a_store_is_there_with_its_signature(name: str) -> None:
     assert wrapped.__doc__ == theirs.__doc__
 
 
+@pytest.mark.requirement("store:async")
 async def test_a_chat_is_led_to_its_session_and_to_a_new_one(any_store: SessionStore) -> None:
     store = AsyncSessionStore(any_store)
     first = await store.get_or_create_session(chat())
@@ -48,6 +50,7 @@ async def test_a_chat_is_led_to_its_session_and_to_a_new_one(any_store: SessionS
         await store.follow(OTHER, "s1", "s2")
 
 
+@pytest.mark.requirement("store:async")
 async def test_leaving_the_block_brings_the_mirror_up_to_date(db: SessionDB, folder: Path) -> None:
     async with AsyncSessionStore(SessionStore(folder, db=db)) as store:
         await store.get_or_create_session(chat())
@@ -55,6 +58,7 @@ async def test_leaving_the_block_brings_the_mirror_up_to_date(db: SessionDB, fol
     assert file_entries(folder)[KEY]["suspended"] is True
 
 
+@pytest.mark.requirement("store:async")
 async def test_a_step_of_several_chats_is_one(store: SessionStore) -> None:
     wrapped = AsyncSessionStore(store)
     for chat_id in (42, 43):
@@ -71,6 +75,7 @@ async def test_a_step_of_several_chats_is_one(store: SessionStore) -> None:
     assert ids(store) == before
 
 
+@pytest.mark.requirement("store:async")
 async def test_cancelled_change_finishes(store: SessionStore) -> None:
     wrapped, begun, release = AsyncSessionStore(store), threading.Event(), threading.Event()
 
@@ -91,6 +96,7 @@ async def test_cancelled_change_finishes(store: SessionStore) -> None:
     assert list(found) == [KEY]
 
 
+@pytest.mark.requirement("store:async")
 async def test_an_async_hook_of_a_reset_runs_on_the_loop_of_who_awaits_it(
     store: SessionStore,
 ) -> None:

@@ -34,6 +34,7 @@ BROKEN: dict[str, bytes] = {
 }
 
 
+@pytest.mark.requirement("copies:broken")
 @pytest.mark.parametrize("with_db", [True, False])
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_is_set_aside_and_reported_and_never_overwritten(
@@ -51,6 +52,7 @@ def test_a_broken_file_is_set_aside_and_reported_and_never_overwritten(
     assert any(aside.name in problem for problem in store.problems)
 
 
+@pytest.mark.requirement("copies:broken")
 def test_a_byte_order_mark_is_no_fault(make: Any, db: SessionDB, folder: Path) -> None:
     write_file(folder, b"\xef\xbb\xbf" + json.dumps({KEY: stored("s1")}).encode())
     store = make(db)
@@ -58,6 +60,7 @@ def test_a_byte_order_mark_is_no_fault(make: Any, db: SessionDB, folder: Path) -
     assert store.problems == []
 
 
+@pytest.mark.requirement("copies:broken")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_a_file_that_may_not_be_read_is_not_set_aside(
     make: Any, db: SessionDB, folder: Path, with_db: bool
@@ -86,6 +89,7 @@ ODD: dict[str, Any] = {
 }
 
 
+@pytest.mark.requirement("copies:odd")
 @pytest.mark.parametrize("with_db", [True, False])
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_an_entry_that_cannot_be_read_costs_no_other_and_stays(
@@ -101,6 +105,7 @@ def test_an_entry_that_cannot_be_read_costs_no_other_and_stays(
     assert file_entries(folder) == {OTHER: odd}
 
 
+@pytest.mark.requirement("copies:odd")
 @pytest.mark.parametrize("with_db", [True, False])
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_a_message_takes_the_place_of_what_is_no_entry_and_that_is_set_aside(
@@ -117,6 +122,7 @@ def test_a_message_takes_the_place_of_what_is_no_entry_and_that_is_set_aside(
     assert (folder / "sessions.json").read_text().count(f'"{KEY}": ') == 1
 
 
+@pytest.mark.requirement("copies:odd")
 def test_a_message_takes_the_place_of_a_row_that_is_no_entry_and_that_is_set_aside(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -128,6 +134,7 @@ def test_a_message_takes_the_place_of_a_row_that_is_no_entry_and_that_is_set_asi
     assert json.loads(aside.read_bytes()) == {KEY: "{truncated"}
 
 
+@pytest.mark.requirement("copies:odd")
 def test_a_row_that_is_no_entry_costs_no_other_and_stays(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -150,6 +157,7 @@ def test_a_key_with_half_a_character_harms_nobody(make: Any, db: SessionDB, fold
     assert set(file_entries(folder)) == {KEY, strange}
 
 
+@pytest.mark.requirement("copies:odd")
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_an_entry_of_the_file_stands_for_a_row_that_is_none(
     make: Any, db: SessionDB, folder: Path, odd: Any
@@ -212,6 +220,7 @@ def of_bytes(request: Any, db: SessionDB, folder: Path) -> None:
         connection.execute("UPDATE gateway_routing SET entry_json = ?", (request.param,))
 
 
+@pytest.mark.requirement("copies:odd")
 @pytest.mark.usefixtures("of_bytes")
 def test_a_message_takes_the_place_of_a_row_of_bytes(
     make: Any, db: SessionDB, folder: Path

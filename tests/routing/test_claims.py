@@ -64,6 +64,7 @@ def expired(make: Any, db: SessionDB, clock: Clock) -> SessionStore:
 # Claims
 
 
+@pytest.mark.requirement("store:expiry")
 def test_an_expired_session_is_marked_in_both_places_and_ended(
     expired: SessionStore, db: SessionDB
 ) -> None:
@@ -85,6 +86,7 @@ def test_an_expired_session_may_keep_its_model(expired: SessionStore) -> None:
     assert entry_of(expired).model_override == {"model": "m"}
 
 
+@pytest.mark.requirement("store:expiry")
 def test_one_process_alone_ends_an_expired_session(
     expired: SessionStore, make: Any, db: SessionDB
 ) -> None:
@@ -97,6 +99,7 @@ def test_one_process_alone_ends_an_expired_session(
     assert not expired.claim_expiry(entry_of(expired))
 
 
+@pytest.mark.requirement("store:expiry")
 def test_what_a_dead_process_has_taken_on_is_taken_over(
     expired: SessionStore, dead: str, clock: Clock
 ) -> None:
@@ -107,6 +110,7 @@ def test_what_a_dead_process_has_taken_on_is_taken_over(
     assert expired.set_expiry_finalized(entry)
 
 
+@pytest.mark.requirement("store:expiry")
 def test_what_a_process_that_hangs_has_taken_on_is_taken_over_after_an_hour(
     expired: SessionStore, make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -137,6 +141,7 @@ def test_a_session_that_has_not_expired_is_not_taken_on(make: Any, db: SessionDB
     assert not store.set_expiry_finalized(entry_of(store))
 
 
+@pytest.mark.requirement("store:expiry")
 def test_an_expired_session_that_was_used_meanwhile_is_not_marked(
     expired: SessionStore, db: SessionDB
 ) -> None:
@@ -159,6 +164,7 @@ def test_an_expired_session_that_has_given_way_already_is_not_marked(
     assert not entry_of(expired).expiry_finalized
 
 
+@pytest.mark.requirement("store:expiry")
 def test_what_another_process_is_telling_is_not_told_by_a_message_too(
     expired: SessionStore, make: Any, db: SessionDB
 ) -> None:
@@ -186,6 +192,7 @@ def test_what_another_process_was_about_to_tell_is_told_by_the_message_alone(
 # Hermes
 
 
+@pytest.mark.requirement("store:expiry")
 def test_on_a_hermes_home_nothing_is_marked_as_expired(
     make: Any, hermes: SessionDB, clock: Clock
 ) -> None:
@@ -201,6 +208,7 @@ def test_on_a_hermes_home_nothing_is_marked_as_expired(
     assert (row["expiry_finalized"], row["end_reason"]) == (0, None)
 
 
+@pytest.mark.requirement("store:expiry")
 def test_on_a_hermes_home_a_process_tells_an_expiry_once(
     make: Any, hermes: SessionDB, clock: Clock
 ) -> None:
@@ -219,6 +227,7 @@ def test_on_a_hermes_home_a_process_tells_an_expiry_once(
 # Turns
 
 
+@pytest.mark.requirement("store:turns")
 def test_a_turn_keeps_its_session_in_whatever_process_it_is(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -235,6 +244,7 @@ def test_a_turn_keeps_its_session_in_whatever_process_it_is(
     assert other.get_or_create_session(chat()).session_id == session_id
 
 
+@pytest.mark.requirement("store:turns")
 @pytest.mark.parametrize("way", ["new", "goes on", "is reset", "is found again", "is forced"])
 def test_a_turn_is_noted_in_the_step_that_its_message_takes(
     make: Any, db: SessionDB, clock: Clock, way: str
@@ -261,6 +271,7 @@ def test_a_message_without_a_turn_notes_none(store: SessionStore, db: SessionDB)
     assert not store.is_in_turn(entry_of(store))
 
 
+@pytest.mark.requirement("store:turns")
 def test_a_turn_that_has_failed_keeps_its_session_no_longer(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -274,6 +285,7 @@ def test_a_turn_that_has_failed_keeps_its_session_no_longer(
     assert store.claim_expiry(entry_of(store))
 
 
+@pytest.mark.requirement("store:turns")
 def test_a_later_turn_goes_on_when_the_one_before_it_ends(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -318,6 +330,7 @@ def test_a_turn_takes_its_session_from_who_was_about_to_end_it(expired: SessionS
     assert not expired.set_expiry_finalized(entry)
 
 
+@pytest.mark.requirement("store:turns")
 def test_a_turn_of_a_dead_process_keeps_nothing(
     expired: SessionStore, dead: str, clock: Clock
 ) -> None:
@@ -328,6 +341,7 @@ def test_a_turn_of_a_dead_process_keeps_nothing(
     assert expired.claim_expiry(entry)
 
 
+@pytest.mark.requirement("store:turns")
 @pytest.mark.parametrize("token", ["of another program", "pid=1:host=elsewhere:agent=mcp-sessions"])
 def test_a_turn_of_which_nothing_is_known_counts_for_some_hours(
     expired: SessionStore, clock: Clock, token: str
@@ -364,6 +378,7 @@ def test_a_turn_survives_the_rotation_of_its_session(store: SessionStore, db: Se
     assert store.is_in_turn(entry_of(store))
 
 
+@pytest.mark.requirement("store:turns")
 def test_where_an_agent_is_at_work_nothing_was_interrupted(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -371,6 +386,7 @@ def test_where_an_agent_is_at_work_nothing_was_interrupted(
     assert store.suspend_recently_active() == 0
 
 
+@pytest.mark.requirement("store:turns")
 def test_a_turn_is_noted_as_newer_releases_of_hermes_do(
     store: SessionStore, db: SessionDB, folder: Path, clock: Clock
 ) -> None:

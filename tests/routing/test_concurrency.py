@@ -109,6 +109,7 @@ def processes(verb: str, home: Path, *, with_db: bool) -> Iterator[list[Any]]:
 # Threads
 
 
+@pytest.mark.requirement("store:threads")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_threads_that_arrive_in_one_chat_find_one_session(
     make: Any, db: SessionDB, with_db: bool
@@ -147,6 +148,7 @@ def test_a_chat_that_is_decided_keeps_no_other_waiting(store: SessionStore) -> N
     thread.join()
 
 
+@pytest.mark.requirement("store:threads")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_threads_in_many_chats_lose_no_entry(
     make: Any, db: SessionDB, folder: Path, with_db: bool
@@ -169,6 +171,7 @@ def test_threads_in_many_chats_lose_no_entry(
     assert reads
 
 
+@pytest.mark.requirement("store:threads")
 def test_every_change_of_one_entry_by_threads_is_kept(store: SessionStore) -> None:
     store.get_or_create_session(chat())
 
@@ -203,6 +206,7 @@ def test_every_change_of_one_entry_by_several_owners_is_kept(
         database.close()
 
 
+@pytest.mark.requirement("store:threads")
 def test_threads_that_add_remove_and_reset_leave_two_equal_copies(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
@@ -232,6 +236,7 @@ def test_threads_that_add_remove_and_reset_leave_two_equal_copies(
     assert not {key(number) for number in range(4)} & set(rows(db, folder))
 
 
+@pytest.mark.requirement("store:processes")
 def test_a_mirror_of_an_older_moment_takes_the_place_of_no_newer(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +281,7 @@ def test_threads_that_settle_at_once_import_each_entry_once(
     }
 
 
+@pytest.mark.requirement("store:forced-at-once")
 @pytest.mark.parametrize("known", [True, False])
 def test_forced_messages_that_come_at_once_begin_one_session(
     make: Any, db: SessionDB, known: bool
@@ -310,6 +316,7 @@ def test_resets_of_one_chat_by_threads_come_one_after_another(
 # Processes
 
 
+@pytest.mark.requirement("store:processes")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_processes_at_once_find_one_session_and_lose_no_entry(
     db: SessionDB, home_path: Path, folder: Path, with_db: bool
@@ -323,6 +330,7 @@ def test_processes_at_once_find_one_session_and_lose_no_entry(
     assert not with_db or entries == rows(db, folder)
 
 
+@pytest.mark.requirement("store:processes")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_what_one_process_removes_no_other_brings_back(
     db: SessionDB, home_path: Path, folder: Path, with_db: bool

@@ -31,12 +31,14 @@ from tests.routing.chats import (
 # Precedence
 
 
+@pytest.mark.requirement("copies:precedence")
 def test_the_table_comes_before_the_file(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, stored("in the table"))
     write_file(folder, {KEY: stored("in the file")})
     assert ids(make(db)) == {KEY: "in the table"}
 
 
+@pytest.mark.requirement("copies:precedence")
 def test_what_is_in_the_file_alone_is_there_too(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, stored("s1"))
     write_file(folder, {OTHER: stored("s2", OTHER)})
@@ -45,6 +47,7 @@ def test_what_is_in_the_file_alone_is_there_too(make: Any, db: SessionDB, folder
     assert store.peek_session_id(OTHER) == "s2"
 
 
+@pytest.mark.requirement("copies:precedence")
 def test_looking_writes_nothing(make: Any, db: SessionDB, folder: Path) -> None:
     put_row(db, folder, stored("s1"))
     path = write_file(folder, {OTHER: stored("s2", OTHER), "bad": True})
@@ -58,6 +61,7 @@ def test_looking_writes_nothing(make: Any, db: SessionDB, folder: Path) -> None:
     assert (sorted(folder.iterdir()), path.read_bytes(), rows(db, folder)) == before
 
 
+@pytest.mark.requirement("copies:precedence")
 def test_what_is_in_the_file_alone_is_in_the_table_after_the_next_change(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -84,6 +88,7 @@ def test_what_was_deleted_while_it_was_looked_at_does_not_come_back(
 # In step
 
 
+@pytest.mark.requirement("copies:step")
 @pytest.mark.parametrize("config", [GatewayConfig(), UNMIRRORED])
 def test_what_is_removed_is_gone_from_both_copies(
     make: Any, db: SessionDB, folder: Path, config: GatewayConfig
@@ -96,6 +101,7 @@ def test_what_is_removed_is_gone_from_both_copies(
     assert ids(make(db)) == {}
 
 
+@pytest.mark.requirement("copies:step")
 def test_what_is_removed_does_not_come_back_from_a_stale_file(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -122,6 +128,7 @@ def test_before_the_entries_stands_nothing_but_the_explanation(
     assert list(read_file(folder)) == ["_README", KEY, "_note", "bad"]
 
 
+@pytest.mark.requirement("copies:step")
 def test_what_was_changed_since_it_was_read_is_not_removed(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -151,6 +158,7 @@ def test_a_removal_that_the_table_refuses_is_in_neither_copy_after_close(
     assert list(file_entries(folder)) == list(rows(db, folder)) == [KEY]
 
 
+@pytest.mark.requirement("store:removal-refused")
 def test_a_removal_that_is_refused_leaves_both_copies_as_they_were(
     db: SessionDB, folder: Path
 ) -> None:
@@ -169,6 +177,7 @@ def test_a_removal_that_is_refused_leaves_both_copies_as_they_were(
     assert list(file_entries(folder)) == list(rows(db, folder)) == [KEY]
 
 
+@pytest.mark.requirement("store:removal-refused")
 def test_the_routes_of_a_database_for_reading_are_read_and_not_changed(
     db: SessionDB, folder: Path
 ) -> None:
@@ -204,6 +213,7 @@ def test_leftovers_of_killed_writers_are_swept_once_they_are_old(
 # Homes of others
 
 
+@pytest.mark.requirement("copies:file")
 def test_a_hermes_home_without_the_table_keeps_its_routes_in_the_file(
     make: Any, older: SessionDB, folder: Path
 ) -> None:
@@ -219,6 +229,7 @@ def test_a_hermes_home_without_the_table_keeps_its_routes_in_the_file(
     assert row["end_reason"] == "session_reset"
 
 
+@pytest.mark.requirement("copies:file")
 def test_the_routes_of_a_hermes_home_without_a_database_are_served_and_not_changed(
     make: Any, home_path: Path, folder: Path
 ) -> None:
@@ -239,6 +250,7 @@ def test_the_routes_of_a_hermes_home_without_a_database_are_served_and_not_chang
     assert not (home_path / "state.db").exists()
 
 
+@pytest.mark.requirement("copies:file")
 def test_a_store_without_a_database_is_read_by_the_next(make: Any, clock: Clock) -> None:
     entry = make().get_or_create_session(chat(chat_name="Ann"))
     clock.advance(minutes=1)

@@ -24,6 +24,7 @@ from tests.routing.chats import (
 # The explanation and other metadata
 
 
+@pytest.mark.requirement("copies:metadata")
 @pytest.mark.parametrize("mirrored", [True, False])
 def test_the_explanation_comes_first_and_is_no_entry(
     make: Any, db: SessionDB, folder: Path, mirrored: bool
@@ -37,6 +38,7 @@ def test_the_explanation_comes_first_and_is_no_entry(
     assert list(ids(make(db if mirrored else None))) == [KEY]
 
 
+@pytest.mark.requirement("copies:metadata")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_metadata_is_skipped_by_readers_and_kept_by_writers(
     make: Any, db: SessionDB, folder: Path, with_db: bool
@@ -54,6 +56,7 @@ def test_metadata_is_skipped_by_readers_and_kept_by_writers(
     assert {key: value for key, value in found.items() if key[0] == "_"} == metadata
 
 
+@pytest.mark.requirement("copies:metadata")
 def test_metadata_in_the_table_is_no_entry_and_is_kept(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -75,6 +78,7 @@ def test_a_session_may_have_an_id_that_begins_with_a_line(
 # Entries
 
 
+@pytest.mark.requirement("copies:unknown")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_unknown_fields_survive_every_change_of_their_session(
     make: Any, db: SessionDB, folder: Path, with_db: bool
@@ -91,6 +95,7 @@ def test_unknown_fields_survive_every_change_of_their_session(
     assert file_entries(folder)[KEY] == found | {"session_id": "rotated"}
 
 
+@pytest.mark.requirement("copies:unknown")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_an_entry_may_stand_under_another_key_than_its_own(
     make: Any, db: SessionDB, folder: Path, with_db: bool

@@ -35,64 +35,77 @@ def whatsapp(chat_id: str, chat_type: str, **more: Any) -> SessionSource:
 # The table
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_direct_chat_has_a_key_of_its_own() -> None:
     assert build_session_key(telegram("42", "dm")) == "agent:main:telegram:dm:42"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_thread_in_a_direct_chat_has_a_key_of_its_own() -> None:
     source = telegram("42", "dm", thread_id="99")
     assert build_session_key(source) == "agent:main:telegram:dm:42:99"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_direct_message_without_a_chat_goes_by_its_user() -> None:
     assert build_session_key(telegram("", "dm", user_id="7")) == "agent:main:telegram:dm:7"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_direct_message_of_nobody_has_the_bare_key() -> None:
     assert build_session_key(telegram("", "dm")) == "agent:main:telegram:dm"
 
 
+@pytest.mark.requirement("store:keys")
 def test_each_user_of_a_group_has_a_key() -> None:
     assert build_session_key(telegram(user_id="7")) == "agent:main:telegram:group:-100:7"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_group_shares_a_key_when_told_so() -> None:
     key = build_session_key(telegram(user_id="7"), group_sessions_per_user=False)
     assert key == "agent:main:telegram:group:-100"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_thread_of_a_group_shares_a_key() -> None:
     source = telegram(thread_id="5", user_id="7")
     assert build_session_key(source) == "agent:main:telegram:group:-100:5"
 
 
+@pytest.mark.requirement("store:keys")
 def test_each_user_of_a_thread_has_a_key_when_told_so() -> None:
     source = telegram(thread_id="5", user_id="7")
     key = build_session_key(source, thread_sessions_per_user=True)
     assert key == "agent:main:telegram:group:-100:5:7"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_thread_shares_a_key_where_groups_do() -> None:
     source = telegram(thread_id="5", user_id="7")
     key = build_session_key(source, group_sessions_per_user=False, thread_sessions_per_user=True)
     assert key == "agent:main:telegram:group:-100:5"
 
 
+@pytest.mark.requirement("store:keys")
 def test_the_other_id_of_a_user_comes_first() -> None:
     source = discord("C1", "channel", user_id="7", user_id_alt="ALT")
     assert build_session_key(source) == "agent:main:discord:channel:C1:ALT"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_thread_that_is_its_own_chat_is_there_twice() -> None:
     source = discord("TH1", "thread", thread_id="TH1", user_id="7")
     assert build_session_key(source) == "agent:main:discord:thread:TH1:TH1"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_profile_has_a_namespace() -> None:
     key = build_session_key(telegram("42", "dm"), profile="coder")
     assert key == "agent:coder:telegram:dm:42"
 
 
+@pytest.mark.requirement("store:keys")
 def test_a_whatsapp_id_is_that_of_the_person() -> None:
     source = whatsapp("60123456789:47@s.whatsapp.net", "dm")
     assert build_session_key(source) == "agent:main:whatsapp:dm:60123456789"

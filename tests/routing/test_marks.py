@@ -14,6 +14,7 @@ from tests.routing.chats import (
 # Suspension and interruption
 
 
+@pytest.mark.requirement("store:interrupted")
 def test_a_suspended_session_is_not_marked_as_interrupted(any_store: SessionStore) -> None:
     any_store.get_or_create_session(chat())
     any_store.suspend_session(KEY)
@@ -23,6 +24,7 @@ def test_a_suspended_session_is_not_marked_as_interrupted(any_store: SessionStor
     assert not entry.resume_pending
 
 
+@pytest.mark.requirement("store:interrupted")
 def test_an_interruption_is_marked_with_its_reason_and_cleared(
     any_store: SessionStore, clock: Clock
 ) -> None:
@@ -42,6 +44,7 @@ def test_an_interruption_is_marked_with_its_reason_and_cleared(
     )
 
 
+@pytest.mark.requirement("store:interrupted")
 def test_what_was_active_just_before_a_crash_is_marked_as_interrupted(
     store: SessionStore, clock: Clock
 ) -> None:

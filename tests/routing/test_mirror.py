@@ -35,6 +35,7 @@ from tests.routing.chats import (
 # What a change writes
 
 
+@pytest.mark.requirement("copies:cost")
 def test_one_changed_entry_is_one_row(make: Any, db: SessionDB, hold_mirror: None) -> None:
     store = make(db)
     for number in range(20):
@@ -59,6 +60,7 @@ def test_one_changed_entry_is_one_row(make: Any, db: SessionDB, hold_mirror: Non
         assert written(db) == [("UPDATE", key)]
 
 
+@pytest.mark.requirement("copies:cost")
 @pytest.mark.parametrize("with_db", [True, False])
 def test_a_text_that_is_the_same_is_not_written_again(
     make: Any, db: SessionDB, folder: Path, with_db: bool
@@ -87,6 +89,7 @@ def _save_elsewhere(store: SessionStore) -> bool:
     return True
 
 
+@pytest.mark.requirement("copies:mirror")
 @pytest.mark.parametrize(
     "change",
     [
@@ -120,6 +123,7 @@ def test_the_mirror_is_true_when_a_change_of_a_session_returns(
     assert list(file_entries(folder)) == list(rows(db, folder))
 
 
+@pytest.mark.requirement("copies:mirror")
 def test_the_mirror_follows_an_ordinary_change_soon(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +138,7 @@ def test_the_mirror_follows_an_ordinary_change_soon(
     assert file_entries(folder)[KEY]["suspended"]
 
 
+@pytest.mark.requirement("copies:mirror")
 def test_the_mirror_is_true_after_close(
     make: Any, db: SessionDB, folder: Path, hold_mirror: None
 ) -> None:
@@ -146,6 +151,7 @@ def test_the_mirror_is_true_after_close(
     assert store._copies._later._timer is None
 
 
+@pytest.mark.requirement("copies:mirror")
 def test_the_mirror_is_true_after_a_process_that_did_not_close(home_path: Path) -> None:
     code = """
 import sys
@@ -231,6 +237,7 @@ def test_fifo_as_mirror_is_reported(make: Any, db: SessionDB, folder: Path) -> N
 # Without a mirror
 
 
+@pytest.mark.requirement("copies:mirror")
 def test_a_mirror_that_is_turned_off_is_not_made(make: Any, db: SessionDB, folder: Path) -> None:
     store = make(db, config=UNMIRRORED)
     store.get_or_create_session(chat())
@@ -261,6 +268,7 @@ def test_a_file_without_what_is_removed_is_not_written(
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == before
 
 
+@pytest.mark.requirement("copies:mirror")
 def test_a_mirror_that_could_not_be_written_is_tried_again(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from tests.lifecycle.runtimes import beside
 from tests.routing.chats import KEY, OTHER, chat, file_entries, rows, wait_until
 
 
+@pytest.mark.requirement("copies:waiting")
 def test_a_change_does_not_wait_for_a_mirror_that_is_written(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_change_does_not_wait_for_a_mirror_that_is_written(
     changes.join()
 
 
+@pytest.mark.requirement("copies:waiting")
 def test_several_who_wait_for_the_mirror_write_it_once(
     make: Any, db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

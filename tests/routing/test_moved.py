@@ -42,6 +42,7 @@ def open_moved(home: Path, clock: Clock, **options: Any) -> tuple[SessionDB, Ses
     return db, SessionStore(home / "sessions", db=db, now=clock, **options)
 
 
+@pytest.mark.requirement("copies:moved")
 def test_a_moved_home_is_found_again(moved: Path, clock: Clock) -> None:
     db, store = open_moved(moved, clock)
     with db, store:
@@ -50,6 +51,7 @@ def test_a_moved_home_is_found_again(moved: Path, clock: Clock) -> None:
         assert set(rows(db, moved / "sessions")) == {KEY, OTHER}
 
 
+@pytest.mark.requirement("copies:moved")
 def test_what_was_removed_after_a_move_does_not_come_back(moved: Path, clock: Clock) -> None:
     db, store = open_moved(moved, clock)
     with db, store:
@@ -59,6 +61,7 @@ def test_what_was_removed_after_a_move_does_not_come_back(moved: Path, clock: Cl
         assert ids(store) == {}
 
 
+@pytest.mark.requirement("copies:moved")
 def test_a_home_that_was_moved_twice_is_found_again(
     moved: Path, clock: Clock, tmp_path: Path
 ) -> None:
@@ -108,6 +111,7 @@ def test_the_routes_of_another_kind_of_scope_are_not_taken(make: Any, db: Sessio
     assert ids(make(db)) == {}
 
 
+@pytest.mark.requirement("copies:moved")
 def test_a_store_whose_folder_is_out_of_sight_keeps_its_routes(
     make: Any, db: SessionDB, home_path: Path, clock: Clock
 ) -> None:
@@ -125,6 +129,7 @@ def test_a_store_whose_folder_is_out_of_sight_keeps_its_routes(
         assert ids(running) == {KEY: theirs}
 
 
+@pytest.mark.requirement("copies:moved")
 def test_a_home_that_another_process_has_open_keeps_its_former_routes(
     moved: Path, clock: Clock, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

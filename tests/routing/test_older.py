@@ -43,6 +43,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.requirement("copies:older")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_route_stays_where_it_is_while_the_sessions_cannot_change(
     store: SessionStore, older: SessionDB, folder: Path, change: Callable[[SessionStore], object]
@@ -59,6 +60,7 @@ def test_a_route_stays_where_it_is_while_the_sessions_cannot_change(
     assert store.get_or_create_session(chat()).session_id == first
 
 
+@pytest.mark.requirement("copies:older")
 def test_a_reset_that_died_before_its_route_was_stored_is_done_by_the_next_message(
     store: SessionStore, older: SessionDB
 ) -> None:
@@ -70,6 +72,7 @@ def test_a_reset_that_died_before_its_route_was_stored_is_done_by_the_next_messa
     assert store.get_or_create_session(chat()).session_id == second
 
 
+@pytest.mark.requirement("copies:older")
 @pytest.mark.parametrize("look", [True, False], ids=["looked at", "not looked at"])
 def test_a_switch_that_died_before_its_route_was_stored_loses_no_conversation(
     store: SessionStore, older: SessionDB, look: bool
@@ -88,6 +91,7 @@ def test_a_switch_that_died_before_its_route_was_stored_loses_no_conversation(
     assert ended(older, found) is None
 
 
+@pytest.mark.requirement("copies:older")
 def test_a_chat_stays_in_a_session_that_another_chat_has_left(
     store: SessionStore, older: SessionDB
 ) -> None:

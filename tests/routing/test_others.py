@@ -64,6 +64,7 @@ def test_whether_a_session_ever_ends_is_said_by_its_policy(
 # Another process
 
 
+@pytest.mark.requirement("store:conflict")
 def test_a_change_of_another_process_is_seen(any_store: SessionStore, make: Any) -> None:
     any_store.get_or_create_session(chat())
     other = make(any_store.db)
@@ -73,6 +74,7 @@ def test_a_change_of_another_process_is_seen(any_store: SessionStore, make: Any)
     assert any_store.get_or_create_session(chat()).session_id == reset.session_id
 
 
+@pytest.mark.requirement("store:conflict")
 def test_a_lost_update_is_a_conflict(any_store: SessionStore, make: Any) -> None:
     any_store.get_or_create_session(chat())
     stale = any_store.get(KEY)
@@ -86,6 +88,7 @@ def test_a_lost_update_is_a_conflict(any_store: SessionStore, make: Any) -> None
     assert (entry.suspended, entry.total_tokens) == (True, 0)
 
 
+@pytest.mark.requirement("store:conflict")
 def test_a_new_entry_does_not_take_the_place_of_another(
     any_store: SessionStore,
 ) -> None:
@@ -121,6 +124,7 @@ def gateway(home_path: Path) -> Any:
         process.kill()
 
 
+@pytest.mark.requirement("store:gateway")
 def test_beside_a_live_gateway_routes_are_read_and_not_changed(
     make: Any, hermes: SessionDB, gateway: Any, folder: Path
 ) -> None:
@@ -148,11 +152,13 @@ def test_beside_a_live_gateway_routes_are_read_and_not_changed(
     assert not (folder / "sessions.json").exists()
 
 
+@pytest.mark.requirement("store:gateway")
 def test_a_live_gateway_is_heeded_without_a_database_too(make: Any, gateway: Any) -> None:
     with pytest.raises(Denied):
         make().get_or_create_session(chat())
 
 
+@pytest.mark.requirement("store:gateway")
 def test_a_live_gateway_is_heeded_where_the_routes_are_in_another_folder(
     hermes: SessionDB, gateway: Any, tmp_path: Path
 ) -> None:
@@ -162,6 +168,7 @@ def test_a_live_gateway_is_heeded_where_the_routes_are_in_another_folder(
         assert store.entries() == {}
 
 
+@pytest.mark.requirement("store:gateway")
 def test_a_gateway_that_embeds_the_store_is_not_refused(
     make: Any, hermes: SessionDB, home_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,12 +177,14 @@ def test_a_gateway_that_embeds_the_store_is_not_refused(
     assert make(hermes).get_or_create_session(chat()).session_key == KEY
 
 
+@pytest.mark.requirement("store:refused")
 def test_a_time_that_no_calendar_has_lists_and_marks_all(any_store: SessionStore) -> None:
     any_store.get_or_create_session(chat())
     assert len(any_store.list_sessions(10**12)) == 1
     assert any_store.suspend_recently_active(10**15) == 1
 
 
+@pytest.mark.requirement("store:refused")
 def test_an_entry_that_would_never_be_read_is_refused(
     any_store: SessionStore, clock: Clock
 ) -> None:
@@ -184,6 +193,7 @@ def test_an_entry_that_would_never_be_read_is_refused(
         any_store.save(entry)
 
 
+@pytest.mark.requirement("store:open")
 def test_a_store_is_opened_as_its_home_says(db: SessionDB, home_path: Path) -> None:
     (home_path / "gateway.json").write_text('{"sessions_dir": "routes"}')
     (home_path / "config.yaml").write_text("session_reset: {mode: daily}\n")

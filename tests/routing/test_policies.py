@@ -52,10 +52,12 @@ BOTH = SessionResetPolicy(mode="both", idle_minutes=60, at_hour=4)
 # Modes
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_no_mode_is_none_and_never_resets() -> None:
     assert reason(SessionResetPolicy(), NOON - timedelta(days=999)) is None
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_an_unknown_mode_never_resets() -> None:
     assert (
         reason(SessionResetPolicy.from_dict({"mode": "weekly"}), NOON - timedelta(days=999)) is None
@@ -71,10 +73,12 @@ def test_a_mode_is_known_in_small_letters_alone() -> None:
 # Idle
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_a_session_is_idle_after_its_minutes() -> None:
     assert reason(IDLE, NOON - timedelta(minutes=60) - TICK) == "idle"
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_a_session_is_not_idle_at_its_last_minute() -> None:
     assert reason(IDLE, NOON - timedelta(minutes=60)) is None
 
@@ -97,14 +101,17 @@ def test_an_idle_time_without_end_never_comes() -> None:
 # Daily
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_a_session_from_before_the_hour_is_reset() -> None:
     assert reason(DAILY, local(3, 10, 3, 59, 59)) == "daily"
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_a_session_from_the_hour_itself_is_not_reset() -> None:
     assert reason(DAILY, local(3, 10, 4)) is None
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_before_the_hour_the_boundary_is_that_of_yesterday() -> None:
     now = local(3, 10, 3, 59, 59)
     yesterday = local(3, 9, 4)
@@ -112,6 +119,7 @@ def test_before_the_hour_the_boundary_is_that_of_yesterday() -> None:
     assert reason(DAILY, yesterday - TICK, now) == "daily"
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_at_the_hour_the_boundary_is_that_of_today() -> None:
     at = local(3, 10, 4)
     assert reason(DAILY, at - TICK, at) == "daily"
@@ -132,10 +140,12 @@ def test_an_idle_time_is_nothing_to_a_daily_policy() -> None:
 # Both
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_idle_is_the_reason_where_both_are() -> None:
     assert reason(BOTH, NOON - timedelta(days=2)) == "idle"
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_daily_is_the_reason_where_the_session_was_not_idle() -> None:
     at = local(3, 10, 4, 10)
     assert reason(BOTH, at - timedelta(minutes=20), at) == "daily"
@@ -148,11 +158,13 @@ def test_neither_is_none() -> None:
 # What keeps a session
 
 
+@pytest.mark.requirement("store:policy-table")
 @pytest.mark.parametrize("policy", [IDLE, DAILY, BOTH], ids=["idle", "daily", "both"])
 def test_a_time_in_the_future_never_resets(policy: SessionResetPolicy) -> None:
     assert reason(policy, NOON + timedelta(days=2)) is None
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_a_process_at_work_keeps_a_session() -> None:
     assert reason(BOTH, NOON - timedelta(days=9), active=lambda _: True) is None
 
@@ -161,6 +173,7 @@ def test_a_process_that_has_ended_keeps_none() -> None:
     assert reason(BOTH, NOON - timedelta(days=9), active=lambda _: False) == "idle"
 
 
+@pytest.mark.requirement("store:policy-table")
 def test_processes_that_cannot_be_asked_keep_a_session() -> None:
     assert reason(BOTH, NOON - timedelta(days=9), active=broken) is None
 
@@ -205,6 +218,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
+@pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
 def test_an_hour_that_is_skipped_is_no_idle_time() -> None:
     said = local(3, 29, 1, 59)
@@ -213,6 +227,7 @@ def test_an_hour_that_is_skipped_is_no_idle_time() -> None:
     assert reason(IDLE, said, local(3, 29, 3, 59) + TICK) == "idle"
 
 
+@pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
 def test_an_hour_that_comes_twice_is_idle_time_twice() -> None:
     said = local(10, 25, 1, 59)
@@ -220,6 +235,7 @@ def test_an_hour_that_comes_twice_is_idle_time_twice() -> None:
     assert reason(IDLE, said, local(10, 25, 2, 0, fold=1)) == "idle"
 
 
+@pytest.mark.requirement("store:clock-change")
 @pytest.mark.usefixtures("berlin")
 def test_what_was_said_in_an_hour_that_comes_twice_ends_no_session_early() -> None:
     said = local(10, 25, 2, 30)  # which of both it was is not stored

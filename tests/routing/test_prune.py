@@ -39,23 +39,27 @@ def filled(any_store: SessionStore, clock: Clock) -> SessionStore:
     return any_store
 
 
+@pytest.mark.requirement("store:prune")
 def test_what_was_not_used_for_so_long_is_removed(filled: SessionStore) -> None:
     assert filled.prune_old_entries(90) == 1
     assert list(filled.entries()) == [of("recent"), of("new")]
 
 
+@pytest.mark.requirement("store:prune")
 @pytest.mark.parametrize("days", [None, 0, -1, -90], ids=["none", "0", "-1", "-90"])
 def test_no_days_remove_nothing(filled: SessionStore, days: int | None) -> None:
     assert filled.prune_old_entries(days) == 0
     assert len(filled.entries()) == 3
 
 
+@pytest.mark.requirement("store:prune")
 def test_the_last_use_counts_and_not_the_beginning(filled: SessionStore) -> None:
     filled.update_session(of("old"))
     assert filled.prune_old_entries(5) == 1
     assert list(filled.entries()) == [of("old"), of("new")]
 
 
+@pytest.mark.requirement("store:prune")
 def test_exactly_so_many_days_is_not_too_old(any_store: SessionStore, clock: Clock) -> None:
     any_store.get_or_create_session(chat())
     clock.advance(days=30)
@@ -64,11 +68,13 @@ def test_exactly_so_many_days_is_not_too_old(any_store: SessionStore, clock: Clo
     assert any_store.prune_old_entries(30) == 1
 
 
+@pytest.mark.requirement("store:prune")
 def test_a_suspended_chat_stays(filled: SessionStore) -> None:
     filled.suspend_session(of("old"))
     assert filled.prune_old_entries(90) == 0
 
 
+@pytest.mark.requirement("store:prune")
 @pytest.mark.parametrize("answer", [True, None], ids=["works", "cannot be asked"])
 def test_a_chat_with_a_process_at_work_stays_and_is_asked_for_by_its_key(
     make: Any, db: SessionDB, clock: Clock, answer: bool | None
@@ -101,6 +107,7 @@ def test_only_what_is_old_is_asked_for(make: Any, db: SessionDB) -> None:
     assert asked == []
 
 
+@pytest.mark.requirement("store:idle-prune")
 def test_nothing_is_written_where_nothing_is_removed(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -114,6 +121,7 @@ def test_nothing_is_written_where_nothing_is_removed(
     assert written(db) == []
 
 
+@pytest.mark.requirement("store:idle-prune")
 def test_a_file_alone_is_not_written_where_nothing_is_removed(make: Any, folder: Path) -> None:
     store = make()
     store.get_or_create_session(chat())
@@ -135,6 +143,7 @@ def test_one_row_is_written_for_each_that_is_removed(
     assert list(file_entries(folder)) == list(rows(db, folder)) == [of("c")]
 
 
+@pytest.mark.requirement("store:prune")
 def test_sessions_and_what_was_said_are_kept(
     store: SessionStore, db: SessionDB, clock: Clock
 ) -> None:
@@ -171,6 +180,7 @@ def test_what_is_used_meanwhile_stays(make: Any, db: SessionDB, folder: Path, cl
     assert list(rows(db, folder)) == list(file_entries(folder)) == [KEY]
 
 
+@pytest.mark.requirement("store:prune")
 def test_several_who_prune_at_once_remove_each_entry_once(
     make: Any, db: SessionDB, folder: Path, clock: Clock
 ) -> None:

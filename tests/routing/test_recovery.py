@@ -53,22 +53,26 @@ def is_empty_and_left_alone(store: SessionStore, db: SessionDB, reason: str | No
     return arrives(store) != "s1"
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_lives_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
     assert is_gone_on_with(store, db, None)
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_whose_agent_was_closed_is_gone_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert is_gone_on_with(store, db, "agent_close")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_whose_viewer_went_away_is_gone_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert is_gone_on_with(store, db, "ws_orphan_reap")
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_a_session_that_gave_way_to_one_that_was_resumed_is_gone_on_with_unlike_in_hermes_0_19(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -76,6 +80,7 @@ def test_a_session_that_gave_way_to_one_that_was_resumed_is_gone_on_with_unlike_
     assert is_gone_on_with(store, db, "superseded_by_resume")
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_a_session_that_a_start_has_cleaned_up_is_gone_on_with_unlike_in_hermes_0_19(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -83,68 +88,81 @@ def test_a_session_that_a_start_has_cleaned_up_is_gone_on_with_unlike_in_hermes_
     assert is_gone_on_with(store, db, "startup_orphan_reap")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_was_reset_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_gone_on_with(store, db, "session_reset")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_gave_way_to_a_new_one_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert not is_gone_on_with(store, db, "new_session")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_its_command_line_closed_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert not is_gone_on_with(store, db, "cli_close")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_a_shutdown_of_its_tui_closed_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert not is_gone_on_with(store, db, "tui_shutdown")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_its_tui_closed_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_gone_on_with(store, db, "tui_close")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_was_idle_for_too_long_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert not is_gone_on_with(store, db, "idle")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_of_yesterday_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_gone_on_with(store, db, "daily")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_was_suspended_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_gone_on_with(store, db, "suspended")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_waited_too_long_to_be_resumed_stays_ended(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert not is_gone_on_with(store, db, "resume_pending_expired")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_session_that_its_chat_has_left_stays_ended(store: SessionStore, db: SessionDB) -> None:
     assert not is_gone_on_with(store, db, "session_switch")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_an_empty_session_that_lives_is_none_to_go_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert is_empty_and_left_alone(store, db, None)
 
 
+@pytest.mark.requirement("store:recovery")
 def test_an_empty_session_whose_agent_was_closed_is_none_to_go_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
     assert is_empty_and_left_alone(store, db, "agent_close")
 
 
+@pytest.mark.requirement("store:recovery")
 def test_an_empty_session_whose_viewer_went_away_is_none_to_go_on_with(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -163,12 +181,14 @@ def test_messages_are_counted_and_not_believed(
 # Which of several
 
 
+@pytest.mark.requirement("store:recovery")
 def test_the_newest_is_gone_on_with(store: SessionStore, db: SessionDB) -> None:
     add(db, "newest", "agent_close", started_at=STARTED + 2)
     add(db, "older", "agent_close", started_at=STARTED)
     assert arrives(store) == "newest"
 
 
+@pytest.mark.requirement("store:recovery-reset")
 def test_a_reset_is_not_undone_by_an_older_session(store: SessionStore, db: SessionDB) -> None:
     add(db, "older", "agent_close", started_at=STARTED)
     add(db, "newest", "session_reset", started_at=STARTED + 2)
@@ -197,6 +217,7 @@ def test_a_session_of_another_platform_is_not_found(store: SessionStore, db: Ses
     assert arrives(store) != "s1"
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_a_compression_stands_for_its_continuation_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -210,6 +231,7 @@ def test_a_compression_stands_for_its_continuation_unlike_in_hermes(
     assert (row["session_key"], row["chat_id"]) == (KEY, "42")
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_a_compression_without_a_continuation_loses_no_conversation_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -227,6 +249,7 @@ def test_a_compression_without_a_continuation_and_messages_is_none_to_go_on_with
     assert arrives(store) != "died"
 
 
+@pytest.mark.requirement("store:recovery-reset")
 @pytest.mark.parametrize("between", ["idle", "cli_close"])
 def test_what_cannot_be_gone_on_with_hides_nothing_that_can(
     store: SessionStore, db: SessionDB, between: str
@@ -237,6 +260,7 @@ def test_what_cannot_be_gone_on_with_hides_nothing_that_can(
     assert arrives(store) == "lives"
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_a_session_behind_a_reset_is_not_gone_on_with_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -246,6 +270,7 @@ def test_a_session_behind_a_reset_is_not_gone_on_with_unlike_in_hermes(
     assert arrives(store) not in {"lives", "reset"}
 
 
+@pytest.mark.requirement("store:recovery-reset")
 def test_a_reset_of_the_routed_session_is_not_undone_though_nothing_says_whose_it_was(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
@@ -264,6 +289,7 @@ def test_what_began_in_the_moment_of_the_routed_session_that_was_reset_stays_beh
     assert arrives(store) not in {"beside", "routed"}
 
 
+@pytest.mark.requirement("store:recovery-reset")
 def test_what_began_after_a_reset_of_the_routed_session_is_gone_on_with(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
@@ -273,6 +299,7 @@ def test_what_began_after_a_reset_of_the_routed_session_is_gone_on_with(
     assert arrives(store) == "newer"
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 @pytest.mark.parametrize("whose", [None, "agent:main:telegram:dm:43"], ids=["nobody", "another"])
 def test_the_routed_session_is_gone_on_with_whosever_it_was_unlike_in_hermes(
     store: SessionStore, db: SessionDB, folder: Path, whose: str | None
@@ -283,6 +310,7 @@ def test_the_routed_session_is_gone_on_with_whosever_it_was_unlike_in_hermes(
     assert arrives(store) == "routed"
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_a_session_that_has_expired_and_whose_agent_was_closed_is_reset_unlike_in_hermes(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -296,6 +324,7 @@ def test_a_session_that_has_expired_and_whose_agent_was_closed_is_reset_unlike_i
     assert (entry.session_id != old, entry.auto_reset_reason) == (True, "idle")
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_a_suspended_session_that_has_ended_is_reset_unlike_in_hermes(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -308,6 +337,7 @@ def test_a_suspended_session_that_has_ended_is_reset_unlike_in_hermes(
     assert (entry.session_id != old, entry.auto_reset_reason) == (True, "suspended")
 
 
+@pytest.mark.requirement("store:recovery-unlike")
 def test_the_routed_session_that_another_chat_has_left_is_gone_on_with_unlike_in_hermes(
     store: SessionStore, db: SessionDB, folder: Path
 ) -> None:
@@ -316,6 +346,7 @@ def test_the_routed_session_that_another_chat_has_left_is_gone_on_with_unlike_in
     assert arrives(store) == "shared"
 
 
+@pytest.mark.requirement("store:recovery-reset")
 def test_a_compression_hides_no_reset(store: SessionStore, db: SessionDB) -> None:
     add(db, "lives", started_at=STARTED)
     add(db, "reset", "new_session", started_at=STARTED + 1)
@@ -336,6 +367,7 @@ def test_a_continuation_that_was_reset_ends_what_it_continues(
 # Who and where, where the key is another
 
 
+@pytest.mark.requirement("store:recovery")
 def test_a_chat_is_found_by_who_and_where(store: SessionStore, db: SessionDB) -> None:
     peer = {"user_id": "7", "chat_id": "-100", "chat_type": "group", "thread_id": "5"}
     add(db, "s1", "agent_close", session_key="an older key", **peer)
@@ -346,6 +378,7 @@ def test_a_chat_is_found_by_who_and_where(store: SessionStore, db: SessionDB) ->
     assert row["session_key"] == entry.session_key
 
 
+@pytest.mark.requirement("store:recovery")
 @pytest.mark.parametrize(
     "other", [{"user_id": "8"}, {"chat_id": "-101"}, {"chat_type": "channel"}, {"thread_id": "6"}]
 )
@@ -358,6 +391,7 @@ def test_a_chat_of_somebody_or_somewhere_else_is_not_found(
     assert arrives(store, source) != "s1"
 
 
+@pytest.mark.requirement("store:recovery")
 def test_nothing_and_an_empty_text_are_the_same_there(store: SessionStore, db: SessionDB) -> None:
     add(db, "s1", session_key="old", chat_id="42", chat_type="dm", user_id="", thread_id=None)
     assert arrives(store, chat(thread_id="")) == "s1"
@@ -372,6 +406,7 @@ def test_a_home_without_keys_finds_nothing_again(make: Any, older: SessionDB) ->
 # What is rebuilt
 
 
+@pytest.mark.requirement("store:recovery")
 def test_the_entry_is_rebuilt_from_the_session_and_the_message(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -414,6 +449,7 @@ def test_no_boundary_is_told_where_a_chat_goes_on(make: Any, db: SessionDB) -> N
     assert told == []
 
 
+@pytest.mark.requirement("store:profiles")
 def test_a_session_of_another_profile_is_not_found(make: Any, db: SessionDB) -> None:
     """Who and where are the same there; only the key says whose conversation it is."""
     store = make(db, config=GatewayConfig(multiplex_profiles=True))
@@ -426,6 +462,7 @@ def test_a_session_of_another_profile_is_not_found(make: Any, db: SessionDB) -> 
     assert row["session_key"] == KEY
 
 
+@pytest.mark.requirement("store:profiles")
 def test_a_session_that_the_profile_of_this_home_began_elsewhere_is_found(tmp_path: Path) -> None:
     home = tmp_path / "profiles" / "coder"
     own_database(home / "state.db")

@@ -14,6 +14,7 @@ from tests.routing.chats import IDLE, KEY, OTHER, Clock, chat, put_row, stored
 UNSAFE = ["../x", "", "a/b", None]
 
 
+@pytest.mark.requirement("store:unsafe")
 @pytest.mark.parametrize("session_id", UNSAFE)
 def test_a_route_leads_to_no_id_that_is_not_safe(any_store: SessionStore, session_id: Any) -> None:
     first = any_store.get_or_create_session(chat()).session_id
@@ -32,6 +33,7 @@ def test_a_route_leads_to_no_id_that_is_not_safe(any_store: SessionStore, sessio
     assert any_store.problems == []
 
 
+@pytest.mark.requirement("store:unsafe")
 @pytest.mark.parametrize("platform", ["", "  ", None, 7])
 def test_a_source_without_a_platform_is_refused(platform: Any) -> None:
     with pytest.raises(InvalidInput, match="platform"):
@@ -45,6 +47,7 @@ def test_an_older_entry_without_a_platform_is_read(
     assert store.peek_session_id(KEY) == "s1"
 
 
+@pytest.mark.requirement("store:unsafe")
 @pytest.mark.parametrize(
     "call",
     [
@@ -69,6 +72,7 @@ def test_what_is_of_the_wrong_kind_is_refused(
 # What is asked while a message comes in may touch another chat
 
 
+@pytest.mark.requirement("store:unsafe")
 def test_a_turn_is_noted_in_no_other_chat_that_is_changed_meanwhile(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:

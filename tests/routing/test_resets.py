@@ -28,6 +28,7 @@ from tests.routing.chats import (
 # Policies, through the store
 
 
+@pytest.mark.requirement("store:policies")
 @pytest.mark.parametrize(
     ("config", "at", "later", "reason"),
     [
@@ -74,6 +75,7 @@ def test_an_entry_without_a_platform_has_the_policy_of_its_key(
     assert store.get_or_create_session(chat()).auto_reset_reason == "idle"
 
 
+@pytest.mark.requirement("store:policies")
 @pytest.mark.parametrize("active", [lambda _: True, lambda _: 1 / 0])
 def test_a_chat_with_a_process_at_work_is_not_reset(
     make: Any, db: SessionDB, clock: Clock, active: Any
@@ -88,6 +90,7 @@ def test_a_chat_with_a_process_at_work_is_not_reset(
     assert asked == [KEY]
 
 
+@pytest.mark.requirement("store:policies")
 def test_a_reset_says_whether_there_was_activity(make: Any, db: SessionDB, clock: Clock) -> None:
     store = make(db, config=IDLE)
     store.get_or_create_session(chat())
@@ -98,6 +101,7 @@ def test_a_reset_says_whether_there_was_activity(make: Any, db: SessionDB, clock
     assert store.get_or_create_session(chat()).reset_had_activity
 
 
+@pytest.mark.requirement("store:reset")
 def test_a_reset_ends_what_its_agent_has_only_closed(
     make: Any, db: SessionDB, clock: Clock
 ) -> None:
@@ -112,6 +116,7 @@ def test_a_reset_ends_what_its_agent_has_only_closed(
 # Reset and switch
 
 
+@pytest.mark.requirement("store:reset")
 def test_a_reset_that_was_asked_for_begins_a_fresh_session(
     any_store: SessionStore, clock: Clock
 ) -> None:
@@ -125,6 +130,7 @@ def test_a_reset_that_was_asked_for_begins_a_fresh_session(
     assert any_store.get(KEY) == second
 
 
+@pytest.mark.requirement("store:reset")
 def test_a_reset_ends_the_session_and_the_model_that_was_asked_for(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -139,6 +145,7 @@ def test_a_reset_ends_the_session_and_the_model_that_was_asked_for(
     assert ended(db, first) == "session_reset"
 
 
+@pytest.mark.requirement("store:afresh")
 @pytest.mark.parametrize(
     "begin",
     [
@@ -165,6 +172,7 @@ def test_another_session_begins_with_what_is_known_of_the_chat_and_nothing_of_th
     assert kept["origin"] == chat().to_dict()
 
 
+@pytest.mark.requirement("store:reset")
 def test_a_reset_aims_at_the_continuation_that_the_route_has_missed(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -179,6 +187,7 @@ def test_a_reset_of_a_chat_without_a_session_is_none(any_store: SessionStore) ->
     assert any_store.reset_session(KEY) is None
 
 
+@pytest.mark.requirement("store:switch")
 def test_a_switch_reopens_the_session_and_ends_the_other(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -192,6 +201,7 @@ def test_a_switch_reopens_the_session_and_ends_the_other(
     assert (entry.was_auto_reset, entry.is_fresh_reset) == (False, False)
 
 
+@pytest.mark.requirement("store:switch")
 def test_a_switch_to_where_the_chat_is_reopens_that(store: SessionStore, db: SessionDB) -> None:
     first = begun(store, db)
     db.end_session(first, "cli_close")
@@ -199,6 +209,7 @@ def test_a_switch_to_where_the_chat_is_reopens_that(store: SessionStore, db: Ses
     assert ended(db, first) is None
 
 
+@pytest.mark.requirement("store:switch")
 def test_a_switch_to_a_session_that_is_not_there_changes_nothing(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -216,6 +227,7 @@ def test_a_switch_of_a_chat_without_a_route_is_none(store: SessionStore, db: Ses
 # A rotation
 
 
+@pytest.mark.requirement("store:follow")
 def test_a_rotation_is_followed_with_all_that_is_known_of_the_chat(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -230,6 +242,7 @@ def test_a_rotation_is_followed_with_all_that_is_known_of_the_chat(
     assert {name: row[name] for name in names} == {name: parent[name] for name in names}
 
 
+@pytest.mark.requirement("store:follow")
 def test_a_rotation_to_the_same_id_writes_nothing(store: SessionStore, db: SessionDB) -> None:
     old = begun(store, db)
     before = db.get_gateway_routing_entry(KEY, scope=store._copies._scope)
@@ -239,6 +252,7 @@ def test_a_rotation_to_the_same_id_writes_nothing(store: SessionStore, db: Sessi
     assert db.changes(cursor).events == []
 
 
+@pytest.mark.requirement("store:follow")
 def test_a_rotation_of_a_chat_that_is_elsewhere_by_now_is_a_conflict(
     any_store: SessionStore,
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_route_whose_session_ended_without_a_reason_is_kept(
     assert store.check_against_state() == []
 
 
+@pytest.mark.requirement("store:start")
 def test_a_crash_between_rotation_and_route_is_healed(store: SessionStore, db: SessionDB) -> None:
     """The child has no key of the chat, so nothing but its parent leads there."""
     parent = begun(store, db, user_id="7", chat_name="Ann")
@@ -80,6 +81,7 @@ def test_a_continuation_whose_agent_was_closed_is_gone_on_with(
     assert row["end_reason"] is None
 
 
+@pytest.mark.requirement("store:start")
 def test_a_compression_that_died_before_its_continuation_loses_no_conversation(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -89,6 +91,7 @@ def test_a_compression_that_died_before_its_continuation_loses_no_conversation(
     assert store.get_or_create_session(chat()).session_id == parent
 
 
+@pytest.mark.requirement("store:start")
 @pytest.mark.parametrize("reason", ["agent_close", "ws_orphan_reap"])
 def test_a_session_whose_agent_was_closed_is_reopened_and_stays_routed(
     store: SessionStore, db: SessionDB, reason: str
@@ -113,6 +116,7 @@ def test_a_route_is_led_to_another_session_that_can_be_gone_on_with(
     assert store.peek_session_id(KEY) == "other"
 
 
+@pytest.mark.requirement("store:start")
 def test_a_route_that_leads_nowhere_is_removed_from_both_copies(
     store: SessionStore, db: SessionDB
 ) -> None:
@@ -135,6 +139,7 @@ def test_a_route_without_an_origin_whose_session_has_ended_is_removed(
     assert store.entries() == {}
 
 
+@pytest.mark.requirement("store:start")
 def test_a_route_that_cannot_be_looked_up_is_kept(
     store: SessionStore, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +194,7 @@ def test_check_waits_once_for_a_lock(make: Any, db: SessionDB, home_path: Path) 
     assert len(waits) == 1
 
 
+@pytest.mark.requirement("store:start")
 def test_a_check_is_no_activity_and_takes_no_mark_away(
     store: SessionStore, db: SessionDB, clock: Clock
 ) -> None:
@@ -241,6 +247,7 @@ def test_one_route_that_another_process_changes_meanwhile_is_looked_at_again(
     assert (entry.session_id, entry.total_tokens, len(calls)) == ("child", 7, 2)
 
 
+@pytest.mark.requirement("store:start")
 def test_a_suspended_chat_whose_session_has_ended_is_reset_by_its_next_message(
     store: SessionStore, db: SessionDB
 ) -> None:

@@ -27,6 +27,7 @@ def rotate(store: SessionStore, db: SessionDB, old: str) -> None:
     store.follow(KEY, old, "child")
 
 
+@pytest.mark.requirement("store:together")
 def test_a_rotation_of_session_and_route_is_one_step(
     store: SessionStore, db: SessionDB, folder: Path, begun: str
 ) -> None:
@@ -39,6 +40,7 @@ def test_a_rotation_of_session_and_route_is_one_step(
     assert file_entries(folder)[KEY]["session_id"] == "child"
 
 
+@pytest.mark.requirement("store:together")
 def test_a_step_that_fails_leaves_everything_as_it_was(
     make: Any, db: SessionDB, folder: Path
 ) -> None:
@@ -61,6 +63,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was(
     assert (after, told) == (before, [])
 
 
+@pytest.mark.requirement("store:together")
 def test_hooks_are_told_once_a_step_is_committed(make: Any, db: SessionDB, home_path: Path) -> None:
     hooks = Hooks(group=None, report=lambda *_: None)
     store = make(db, hooks=hooks)
@@ -85,6 +88,7 @@ def test_several_chats_may_change_in_a_step(store: SessionStore) -> None:
     assert [store.peek_session_id(key) for key in (KEY, OTHER)] == new
 
 
+@pytest.mark.requirement("store:together")
 def test_a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever(
     store: SessionStore, db: SessionDB, begun: str
 ) -> None:
@@ -100,6 +104,7 @@ def test_a_step_and_a_message_of_its_chat_do_not_wait_for_each_other_forever(
     assert arrived == ["child"]
 
 
+@pytest.mark.requirement("store:together")
 @pytest.mark.parametrize(
     "change",
     [

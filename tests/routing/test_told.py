@@ -39,6 +39,7 @@ def hooks(told: list[Any]) -> Hooks:
     return hooks
 
 
+@pytest.mark.requirement("store:hooks")
 def test_a_reset_that_was_asked_for_is_told_once_old_before_new(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_reset_that_was_asked_for_is_told_once_old_before_new(
     assert told == [("finalize", old, "new_session"), ("reset", new, "new_session")]
 
 
+@pytest.mark.requirement("store:hooks")
 @pytest.mark.parametrize(
     ("config", "prepare", "reason"),
     [
@@ -90,6 +92,7 @@ def test_the_end_of_a_session_that_was_marked_as_expired_is_not_told_again(
     assert told == [("reset", new, "idle")]
 
 
+@pytest.mark.requirement("store:hooks")
 def test_a_switch_is_told_there_and_back(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_switch_to_where_another_chat_has_begun_is_told(
     assert [event[:2] for event in told] == [("finalize", old), ("reset", shared)]
 
 
+@pytest.mark.requirement("store:hooks")
 def test_the_end_of_a_session_that_was_reopened_is_told_again(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any]
 ) -> None:
@@ -175,6 +179,7 @@ def test_a_mirror_that_cannot_be_written_keeps_no_reset_and_no_hook_from_coming(
     assert any("mirror" in problem for problem in store.problems)
 
 
+@pytest.mark.requirement("store:hooks")
 def test_a_retry_tells_a_boundary_once(
     make: Any, db: SessionDB, hooks: Hooks, told: list[Any], folder: Path
 ) -> None:

@@ -36,6 +36,7 @@ def key(store: SessionStore, chat_id: str, **fields: Any) -> str:
     return store.key_of(source).removeprefix("agent:main:whatsapp:")
 
 
+@pytest.mark.requirement("store:whatsapp")
 def test_a_person_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
     note(bridge, PHONE, f"{LID}@lid")
     note(bridge, LID, f"{PHONE}@s.whatsapp.net", "_reverse")
@@ -43,6 +44,7 @@ def test_a_person_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
     assert {key(store, given) for given in (f"{LID}:7@lid", f"+{PHONE}")} == {f"dm:{PHONE}"}
 
 
+@pytest.mark.requirement("store:whatsapp")
 def test_a_member_of_a_group_has_one_key_under_both_ids(make: Any, bridge: Path) -> None:
     note(bridge, LID, PHONE, "_reverse")
     store = make()
@@ -120,6 +122,7 @@ def test_a_map_that_was_not_changed_is_not_read_again(home_path: Path, bridge: P
     assert aliases.canonical("999") == "11"
 
 
+@pytest.mark.requirement("store:whatsapp")
 @pytest.mark.parametrize(("left", "found"), [(True, "22"), (False, "11")])
 def test_the_older_folder_counts_where_there_is_something_in_it(
     home_path: Path, bridge: Path, left: bool, found: str

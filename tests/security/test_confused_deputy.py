@@ -50,6 +50,7 @@ def outward():
         _LISTENING.clear()
 
 
+@pytest.mark.requirement("security:deputy")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_nothing_that_is_asked_reaches_out(mode, tmp_path):
     with outward() as heard:
@@ -71,6 +72,7 @@ def test_no_tool_sends_anything_anywhere():
         assert not [name for name in names for word in words if word in name.split("_")]
 
 
+@pytest.mark.requirement("security:deputy")
 async def test_a_credential_of_the_environment_is_in_no_answer(monkeypatch, tmp_path):
     value = "credential-of-the-environment-9431"
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "MCP_SESSIONS_TOKEN", "AWS_SESSION_TOKEN"):
@@ -93,6 +95,7 @@ MADE_UP = {"sample.py", "sample_home.py"}
 """The homes of the demo, which are nobody's."""
 
 
+@pytest.mark.requirement("security:deputy")
 def test_the_server_and_its_verbs_remove_by_plans_alone():
     for name in ACTS_AT_ONCE:
         assert hasattr(SessionDB, name) or hasattr(SessionStore, name), name

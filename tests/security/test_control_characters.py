@@ -38,6 +38,7 @@ def _db(home_path):
         yield db
 
 
+@pytest.mark.requirement("hostile:controls")
 @pytest.mark.parametrize("reason", CONTROLS)
 def test_end_of_session_refuses_controls(db, reason):
     with pytest.raises(InvalidInput, match="control characters"):
@@ -45,11 +46,13 @@ def test_end_of_session_refuses_controls(db, reason):
     assert db.get_session("s1")["ended_at"] is None
 
 
+@pytest.mark.requirement("hostile:controls")
 def test_end_of_session_takes_any_script(db):
     db.end_session("s1", "закрыта 关闭 🚀")
     assert db.get_session("s1")["end_reason"] == "закрыта 关闭 🚀"
 
 
+@pytest.mark.requirement("hostile:controls")
 @pytest.mark.parametrize("reason", CONTROLS)
 def test_finalize_refuses_controls(db, run, reason):
     done = run("finalize", "--session", "s1", "--reason", reason, "--yes")
@@ -58,6 +61,7 @@ def test_finalize_refuses_controls(db, run, reason):
     assert db.get_session("s1")["ended_at"] is None
 
 
+@pytest.mark.requirement("hostile:controls")
 @pytest.mark.parametrize("name", ["source", "end_reason"])
 def test_import_refuses_controls(db, run, tmp_path, name):
     lines = [

@@ -61,6 +61,7 @@ async def show_all(path: Path) -> dict[str, list[str]]:
     return shown
 
 
+@pytest.mark.requirement("hostile:cut-texts")
 @pytest.mark.anyio
 async def test_cut_innocent_texts_are_left_alone(tmp_path):
     plant(tmp_path, INNOCENTS)
@@ -72,6 +73,7 @@ async def test_cut_innocent_texts_are_left_alone(tmp_path):
         assert len(marked) <= MOST_TAKEN, (form, marked)
 
 
+@pytest.mark.requirement("hostile:cut-texts")
 @pytest.mark.anyio
 async def test_cut_secrets_show_no_piece(tmp_path):
     drawn = [draw(kind, seed) for kind in KINDS for seed in range(2)]
@@ -84,12 +86,14 @@ async def test_cut_secrets_show_no_piece(tmp_path):
         assert [(form, leak) for text in texts for leak in leaks(text, secret)] == []
 
 
+@pytest.mark.requirement("hostile:cut-texts")
 def test_next_line_hides_no_secret():
     sample = draw("secret in an address", 3)
     coded = DISGUISES["codes of JSON"](sample.text)
     assert leaks(redact(f"{coded}\n[{coded}]"), windows([sample])) == set()
 
 
+@pytest.mark.requirement("hostile:cut-texts")
 @pytest.mark.parametrize("kind", KINDS)
 def test_error_quotes_no_cut_escaped_secret(kind):
     sample = draw(kind, 0)

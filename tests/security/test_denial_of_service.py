@@ -25,6 +25,7 @@ def alive(port):
     return send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE).status == 200
 
 
+@pytest.mark.requirement("security:load")
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -78,6 +79,7 @@ LINES = (
 )
 
 
+@pytest.mark.requirement("security:load")
 def test_a_line_that_is_large_or_deep_harms_nothing(home_path):
     with raw(home_path) as process:
         process.begin()
@@ -107,6 +109,7 @@ def bomb(size):
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
 
 
+@pytest.mark.requirement("security:load")
 @pytest.mark.parametrize("size", [40_000, 20 * MEGABYTE])
 async def test_a_cursor_that_swells_is_refused_before_it_does(refused, size):
     packed = bomb(size)
@@ -132,6 +135,7 @@ LARGE = {
 }
 
 
+@pytest.mark.requirement("security:load")
 @pytest.mark.parametrize("kind", LARGE)
 async def test_a_large_message_is_read_found_and_listed_within_the_budget(client, db, kind):
     db.append_message("s1", "user", "walrus", create={"source": "cli"})

@@ -21,6 +21,7 @@ PATHS = (
 EVERY = pytest.mark.parametrize(("method", "path"), PATHS)
 
 
+@pytest.mark.requirement("security:rebinding")
 @EVERY
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.", "127.0.0.1@evil.example", "0"]
@@ -33,6 +34,7 @@ def test_a_page_that_gave_its_name_our_address_is_refused_with_the_token_too(
     assert "mcp-session" not in answered.text.lower().partition("\r\n\r\n")[0]
 
 
+@pytest.mark.requirement("security:rebinding")
 @EVERY
 @pytest.mark.parametrize(
     "origin",

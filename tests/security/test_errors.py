@@ -57,6 +57,7 @@ async def errors_of(client, passed: str) -> list[str]:
     return errors
 
 
+@pytest.mark.requirement("hostile:errors")
 @pytest.mark.parametrize("kind", PLANTED)
 async def test_errors_repeat_no_passed_secret(client, kind):
     errors = await errors_of(client, PLANTED[kind])
@@ -64,6 +65,7 @@ async def test_errors_repeat_no_passed_secret(client, kind):
     assert [error for error in errors if secret_of(PLANTED[kind])[:12] in error] == []
 
 
+@pytest.mark.requirement("hostile:errors")
 async def test_errors_repeat_no_escape(client):
     errors = await errors_of(client, f"name{ESCAPES}")
     assert len(errors) > 15
@@ -71,6 +73,7 @@ async def test_errors_repeat_no_escape(client):
         assert not set(error) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
 
+@pytest.mark.requirement("hostile:errors")
 async def test_unexpected_failure_tells_nothing(client, home_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("internal state \x1b[31m")
@@ -81,6 +84,7 @@ async def test_unexpected_failure_tells_nothing(client, home_path, monkeypatch):
     assert "internal" not in repr(failure.value.error)
 
 
+@pytest.mark.requirement("hostile:errors")
 @pytest.mark.parametrize("cut", [16, 40, 60])
 def test_cut_secret_is_taken_out(cut):
     secret = "AKIA" + "IOSFODNN7EXAMPLQ"
@@ -90,6 +94,7 @@ def test_cut_secret_is_taken_out(cut):
         assert each[:8] not in clean(text, {"name": [each]})
 
 
+@pytest.mark.requirement("hostile:errors")
 def test_clean_leaves_ordinary_words():
     text = "password is not a valid argument"
     assert clean(text, {"name": "password=hunter2hunter2"}) == text

@@ -161,6 +161,7 @@ ENOUGH = settings(
 )
 
 
+@pytest.mark.requirement("security:arguments")
 @settings(ENOUGH, max_examples=300)
 @given(asked=CALLS)
 async def test_any_arguments_get_a_typed_answer_or_an_error_that_teaches(client, asked):
@@ -168,6 +169,7 @@ async def test_any_arguments_get_a_typed_answer_or_an_error_that_teaches(client,
     check(await client.call_tool(spec.name, sent), VALID[spec.name])
 
 
+@pytest.mark.requirement("security:arguments")
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 async def test_an_odd_value_is_answered_in_each_argument(client, spec):
     valid = VALID[spec.name]
@@ -179,6 +181,7 @@ async def test_an_odd_value_is_answered_in_each_argument(client, spec):
             check(await client.call_tool(spec.name, sent | {name: value}), valid)
 
 
+@pytest.mark.requirement("security:arguments")
 async def test_the_server_answers_afterwards(client):
     rows = (await client.call_tool("sessions_list", {"status": "all"})).structured_content
     assert rows["sessions"]
@@ -187,6 +190,7 @@ async def test_the_server_answers_afterwards(client):
 ANY = st.sampled_from(NASTY) | st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
+@pytest.mark.requirement("security:arguments")
 @settings(ENOUGH, max_examples=150)
 @given(kind=st.sampled_from(["session", "route", "sessions", "file", "x"]), name=ANY, more=ANY)
 async def test_any_address_is_read_or_refused_in_words(client, kind, name, more):
@@ -203,6 +207,7 @@ async def test_any_address_is_read_or_refused_in_words(client, kind, name, more)
             assert json.loads(content.text)
 
 
+@pytest.mark.requirement("security:arguments")
 @ENOUGH
 @given(name=st.sampled_from(["catch_up", "tidy_up", "nope"]), given_names=st.dictionaries(ANY, ANY))
 async def test_any_prompt_is_given_or_refused_in_words(client, name, given_names):
@@ -214,6 +219,7 @@ async def test_any_prompt_is_given_or_refused_in_words(client, name, given_names
         assert found.messages
 
 
+@pytest.mark.requirement("security:arguments")
 @settings(ENOUGH, max_examples=150)
 @given(argument=st.sampled_from(COMPLETED) | ANY, typed=ANY)
 async def test_whatever_is_typed_is_completed_or_not(client, argument, typed):

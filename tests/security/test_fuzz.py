@@ -34,6 +34,7 @@ def requests_of(era: str, way: str, part: int, count: int):
     return [draw(f"{era} {way} {part} {number}", is_modern=is_modern) for number in range(count)]
 
 
+@pytest.mark.requirement("hostile:fuzz")
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("era", ERAS)
 def test_fuzzed_lines_are_answered(home, era, part):
@@ -57,6 +58,7 @@ def test_fuzzed_lines_are_answered(home, era, part):
         assert "Traceback" not in process.process.stderr.read()
 
 
+@pytest.mark.requirement("hostile:fuzz")
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("era", ERAS)
 def test_fuzzed_bodies_are_answered(home, era, part):

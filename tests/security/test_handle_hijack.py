@@ -33,6 +33,7 @@ def _old_ones(db):
     db.append_message("new", "user", "hello", create={"source": "cli"})
 
 
+@pytest.mark.requirement("security:handles")
 async def test_a_handle_cannot_be_guessed_and_is_never_the_same(call):
     handles = {(await call("sessions_prune"))["plan"] for _ in range(20)}
     assert len(handles) == 20
@@ -40,6 +41,7 @@ async def test_a_handle_cannot_be_guessed_and_is_never_the_same(call):
     assert min(len(set(column)) for column in zip(*bodies, strict=True)) > 5
 
 
+@pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("change", ["last", "case", "longer", "shorter", "like"])
 async def test_a_handle_that_is_nearly_right_is_refused(call, refused, change):
     plan = (await call("sessions_prune"))["plan"]
@@ -54,6 +56,7 @@ async def test_a_handle_that_is_nearly_right_is_refused(call, refused, change):
     assert (await call("sessions_prune", plan=plan))["removed"] == 1
 
 
+@pytest.mark.requirement("security:handles")
 async def test_a_plan_of_another_home_is_no_plan_here(call, refused, tmp_path):
     path = tmp_path / "other"
     path.mkdir()
@@ -69,6 +72,7 @@ async def test_a_plan_of_another_home_is_no_plan_here(call, refused, tmp_path):
     assert "there is no" in await refused("sessions_restore", batch=batch)
 
 
+@pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_plan_of_one_profile_is_none_of_another(home_path, mode):
     (home_path / "profiles" / "work").mkdir(parents=True)
@@ -87,6 +91,7 @@ async def test_a_plan_of_one_profile_is_none_of_another(home_path, mode):
     served.close()
 
 
+@pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_plan_ends_after_a_day_before_anybody_is_asked(home_path, mode):
     served, asked = Served(Options(home=str(home_path))), []
@@ -106,6 +111,7 @@ async def test_a_plan_ends_after_a_day_before_anybody_is_asked(home_path, mode):
     served.close()
 
 
+@pytest.mark.requirement("security:handles")
 async def test_a_used_plan_does_nothing_again(db, call):
     plan = (await call("sessions_prune"))["plan"]
     done = await call("sessions_prune", plan=plan)
@@ -137,6 +143,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.requirement("security:handles")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("tool", ["sessions_list", "sessions_search", "events_wait"])
 async def test_a_changed_cursor_is_refused_and_says_what_to_do(db, call, refused, tool, change):
@@ -150,11 +157,13 @@ async def test_a_changed_cursor_is_refused_and_says_what_to_do(db, call, refused
     assert "pass" in said
 
 
+@pytest.mark.requirement("security:handles")
 async def test_a_cursor_of_one_tool_is_none_of_another(call, refused):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     assert "a cursor of 'events_wait'" in await refused("sessions_list", cursor=cursor)
 
 
+@pytest.mark.requirement("security:handles")
 def test_a_session_of_the_older_transport_opens_nothing_without_the_token(port):
     host = f"Host: 127.0.0.1:{port}"
     begun = send(port, "POST /mcp HTTP/1.1", host, RIGHT, *JSON, body=HANDSHAKE)

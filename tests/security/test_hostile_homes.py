@@ -46,10 +46,12 @@ def contents(folder: Path) -> dict[str, tuple[int, bytes | None]]:
     return found
 
 
+@pytest.mark.requirement("hostile:homes")
 def test_there_are_enough_homes():
     assert len(HOMES) >= 60
 
 
+@pytest.mark.requirement("hostile:homes")
 @pytest.mark.parametrize("name", HOMES)
 def test_hostile_home_harms_no_verb(opener, tmp_path, name):
     home, outside, user = tmp_path / "home", tmp_path / "outside", Path(os.environ["HOME"])

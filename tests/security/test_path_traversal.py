@@ -51,6 +51,7 @@ def files(tmp_path):
     return {path for path in found if not path.name.endswith(("-wal", "-shm"))}
 
 
+@pytest.mark.requirement("security:paths")
 @EVERY
 async def test_a_path_names_nothing_in_any_argument(client, refused, tmp_path, name):
     before = files(tmp_path)
@@ -78,6 +79,7 @@ async def test_a_path_names_nothing_in_any_argument(client, refused, tmp_path, n
     assert {path.name for path in new} <= {"home.json"}
 
 
+@pytest.mark.requirement("security:paths")
 @EVERY
 async def test_a_path_is_no_address(client, name):
     for address in (
@@ -121,6 +123,7 @@ def _linked(home_path, tmp_path):
     return link
 
 
+@pytest.mark.requirement("security:paths")
 async def test_a_link_among_files_is_neither_followed_nor_removed(call, linked, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     assert linked.name not in json.dumps(planned)
@@ -145,6 +148,7 @@ async def test_a_file_that_is_swapped_for_a_link_stays_and_nothing_behind_it_goe
     assert (tmp_path / "outside.txt").read_text() == OUTSIDE
 
 
+@pytest.mark.requirement("security:paths")
 async def test_a_restore_writes_nothing_through_a_link(call, linked, tmp_path):
     planned = await call("sessions_prune", what="orphans", older_than_days=0)
     done = await call("sessions_prune", plan=planned["plan"])

@@ -22,12 +22,14 @@ MOST_TAKEN = 6
 """So many of 300 innocent texts may be taken for secrets."""
 
 
+@pytest.mark.requirement("hostile:secrets")
 def test_kinds_are_as_many_as_claimed():
     assert set(TEMPLATES) == set(KINDS)
     assert len(KINDS) >= 150
     assert len(DISGUISES) >= 15
 
 
+@pytest.mark.requirement("hostile:secrets")
 @pytest.mark.parametrize("kind", KINDS)
 def test_kind_is_redacted_in_every_disguise(kind):
     for seed in SEEDS:
@@ -43,6 +45,7 @@ def test_kind_is_redacted_in_every_disguise(kind):
             assert shown.endswith(" after")
 
 
+@pytest.mark.requirement("hostile:secrets")
 def test_leaks_are_found_in_every_disguise():
     """What looks for leaks sees through each disguise, or it would prove nothing."""
     for kind in KINDS:
@@ -51,6 +54,7 @@ def test_leaks_are_found_in_every_disguise():
             assert leaks(disguise(sample.text), windows([sample])), (kind, name)
 
 
+@pytest.mark.requirement("hostile:secrets")
 def test_innocent_texts_are_left_alone():
     assert len(set(INNOCENTS)) == 300
     taken = [text for text in INNOCENTS if redact(text) != text]
@@ -58,6 +62,7 @@ def test_innocent_texts_are_left_alone():
     assert [text for text in HARMLESS if redact(text) != text] == []
 
 
+@pytest.mark.requirement("hostile:secrets")
 def test_innocent_texts_in_json_are_left_alone():
     taken = [
         text
@@ -82,6 +87,7 @@ PIECES = st.one_of(
 )
 
 
+@pytest.mark.requirement("hostile:secrets")
 @settings(max_examples=300, deadline=None)
 @given(pieces=st.lists(PIECES, max_size=6))
 def test_redaction_changes_nothing_but_secrets_and_only_once(pieces):

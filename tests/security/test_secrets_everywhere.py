@@ -98,6 +98,7 @@ def shown(said):
     ]
 
 
+@pytest.mark.requirement("hostile:secrets-everywhere")
 @pytest.mark.timeout(600)
 @pytest.mark.anyio
 @pytest.mark.parametrize("number", ROUNDS)
@@ -114,10 +115,12 @@ async def test_no_tool_shows_a_disguised_secret(tmp_path, number):
     assert shown((where, what, secret) for where, what in said) == []
 
 
+@pytest.mark.requirement("hostile:secrets-everywhere")
 def test_every_verb_is_called():
     assert set(EVERY_VERB) == set(VERBS)
 
 
+@pytest.mark.requirement("hostile:secrets-everywhere")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", ROUNDS)
 def test_no_verb_shows_a_disguised_secret(tmp_path, number):

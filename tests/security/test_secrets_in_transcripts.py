@@ -38,6 +38,7 @@ def seen(text):
     ]
 
 
+@pytest.mark.requirement("security:secrets")
 async def test_no_key_is_on_any_path(said):
     assert len(said) > 500
     shown = [(where, seen(json.dumps(what, ensure_ascii=False))) for where, what in said]
@@ -62,6 +63,7 @@ async def test_a_mark_says_what_was_taken_out_on_every_path_that_quotes(said):
     }
 
 
+@pytest.mark.requirement("security:secrets")
 @pytest.mark.parametrize("kind", FORMATS)
 async def test_a_key_of_each_known_format_is_taken_out(kind):
     shown = redact(f"before {FORMATS[kind]} after")
@@ -70,6 +72,7 @@ async def test_a_key_of_each_known_format_is_taken_out(kind):
     assert shown.endswith(" after")
 
 
+@pytest.mark.requirement("security:secrets")
 def test_the_log_of_a_process_has_nothing_of_a_transcript(home_path):
     texts = INJECTIONS | KINDS
     plant(home_path, texts)
@@ -134,6 +137,7 @@ UNTOUCHED = (
 )
 
 
+@pytest.mark.requirement("security:secrets")
 @pytest.mark.parametrize("text", UNTOUCHED, ids=range(len(UNTOUCHED)))
 async def test_hashes_ids_and_commits_are_read_and_found_as_they_are(client, db, call, text):
     db.append_message("s1", "user", f"walrus {text}", create={"source": "cli"})

@@ -68,6 +68,7 @@ def test_there_is_no_argument_for_a_statement_or_a_condition():
     assert not names & {"sql", "where", "statement", "filter", "expression", "table", "column"}
 
 
+@pytest.mark.requirement("security:sql")
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 async def test_a_payload_is_a_value_in_every_argument_and_changes_nothing(
     db, home_path, client, payload
@@ -90,6 +91,7 @@ async def test_a_payload_is_a_value_in_every_argument_and_changes_nothing(
     assert not (home_path / "stolen.db").exists()
 
 
+@pytest.mark.requirement("security:sql")
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
 async def test_a_payload_as_a_filter_selects_nothing(call, payload):
     for name in ("source", "end_reason", "project", "query"):
@@ -120,6 +122,7 @@ async def test_a_payload_that_is_stored_comes_back_as_it_is(db, call, payload):
     assert f"zebra {payload}" in [message["text"] for message in page["messages"]]
 
 
+@pytest.mark.requirement("security:sql")
 @pytest.mark.options(read_only=True)
 async def test_a_server_that_only_reads_cannot_write(db, home_path, client, call):
     await call("sessions_list")

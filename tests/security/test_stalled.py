@@ -49,6 +49,7 @@ def list_sessions(port: int) -> bytes:
     return answer
 
 
+@pytest.mark.requirement("hostile:stalled")
 def test_fresh_client_is_answered_beside_stalled(home):
     with served(home) as (process, port):
         stalled = []

@@ -42,6 +42,7 @@ async def _said(mode, tmp_path_factory):
     return await walked(tmp_path_factory.mktemp("walk"), mode, INJECTIONS)
 
 
+@pytest.mark.requirement("security:injection")
 async def test_the_walk_went_everywhere(said):
     places = {where for where, _ in said}
     assert {spec.name for spec in SPECS} <= places
@@ -55,6 +56,7 @@ async def test_the_walk_went_everywhere(said):
     assert ("sessions_restore", "applied") in outcomes
 
 
+@pytest.mark.requirement("security:injection")
 async def test_what_a_model_is_told_beforehand_is_as_on_an_empty_home(said, mode, tmp_path):
     served = Served(Options(home=str(tmp_path / "empty")))
     async with Client(server.create(served), mode=mode, cache=None) as client:
@@ -68,6 +70,7 @@ async def test_what_a_model_is_told_beforehand_is_as_on_an_empty_home(said, mode
     assert told == [each.model_dump(mode="json", exclude={"meta"}) for each in empty]
 
 
+@pytest.mark.requirement("security:injection")
 async def test_what_others_wrote_stands_in_quoted_fields_alone(said):
     elsewhere = [
         (where, key, text[:80])
@@ -81,6 +84,7 @@ async def test_what_others_wrote_stands_in_quoted_fields_alone(said):
     assert {"text", "snippet", "preview", "title", "name", "digest", "source"} <= quoted
 
 
+@pytest.mark.requirement("security:injection")
 async def test_a_line_has_no_sign_that_hides_turns_or_breaks_it(said):
     broken = [
         (where, key, text[:80])
@@ -92,6 +96,7 @@ async def test_a_line_has_no_sign_that_hides_turns_or_breaks_it(said):
     assert broken == []
 
 
+@pytest.mark.requirement("security:injection")
 async def test_a_question_to_the_human_has_its_own_lines_alone(said):
     questions = [what for where, what in said if where == "question"]
     assert len(questions) >= 4
@@ -115,6 +120,7 @@ async def test_an_error_says_what_was_wrong_in_one_short_line(said):
         assert "a defect of this server" not in error
 
 
+@pytest.mark.requirement("security:injection")
 async def test_a_text_comes_out_as_it_was_said(said):
     read = [what for where, what in said if where == "sessions_read" and "messages" in what]
     seen = {message["text"] for page in read for message in page["messages"]}
@@ -122,6 +128,7 @@ async def test_a_text_comes_out_as_it_was_said(said):
         assert f"needle {text}" in seen
 
 
+@pytest.mark.requirement("security:injection")
 @pytest.mark.parametrize("kind", INJECTIONS)
 @pytest.mark.parametrize("name", ["catch_up", "compress_session"])
 async def test_a_prompt_carries_what_it_is_given_as_one_quotation(tmp_path, mode, kind, name):

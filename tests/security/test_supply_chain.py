@@ -47,6 +47,7 @@ def named(requirement):
     return re.split(r"[^\w.-]", requirement)[0].lower()
 
 
+@pytest.mark.requirement("security:supplies")
 def test_nothing_is_required_but_what_is_known():
     assert {named(each) for each in requirements("dependencies")} == KNOWN
 
@@ -57,6 +58,7 @@ def test_a_requirement_has_a_lower_and_an_upper_bound_and_no_address(requirement
     assert re.fullmatch(r"[\w.-]+>=[\d.]+,<[\d.]+", asked)
 
 
+@pytest.mark.requirement("security:supplies")
 def test_the_server_loads_nothing_that_its_requirements_do_not_bring(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOADED, str(tmp_path)], capture_output=True, text=True, check=True

@@ -87,6 +87,7 @@ def _home(tmp_path_factory):
     return home
 
 
+@pytest.mark.requirement("hostile:escapes")
 @pytest.mark.parametrize(
     "verb", VERBS, ids=lambda verb: " ".join(verb)[:30].encode("ascii", "replace").decode()
 )

@@ -62,6 +62,7 @@ def flat(told):
             yield each
 
 
+@pytest.mark.requirement("security:poisoning")
 async def test_a_change_of_what_the_tools_say_is_in_the_changelog(home_path):
     """What somebody has agreed to is not changed behind them: see what differs, then tell it."""
     told = json.dumps(await words(home_path), sort_keys=True)
@@ -70,6 +71,7 @@ async def test_a_change_of_what_the_tools_say_is_in_the_changelog(home_path):
     assert TOLD.findall(newest) == [now]
 
 
+@pytest.mark.requirement("security:poisoning")
 async def test_they_say_the_same_of_every_home_in_both_eras_and_at_any_time(home_path, tmp_path):
     empty = await words(tmp_path / "empty")
     plant(home_path, INJECTIONS)
@@ -88,6 +90,7 @@ async def test_a_server_that_only_reads_says_no_more(home_path):
     ] == []
 
 
+@pytest.mark.requirement("security:poisoning")
 async def test_nothing_hides_in_a_description_and_nothing_orders(home_path):
     for text in flat(await words(home_path)):
         assert text.isprintable() or text == server.INSTRUCTIONS, text

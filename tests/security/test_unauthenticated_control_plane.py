@@ -40,6 +40,7 @@ WRONG = (
 )
 
 
+@pytest.mark.requirement("security:token")
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_no_path_but_one_answers_without_the_token(port, method, path):
     answered = send(port, f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *JSON)
@@ -48,6 +49,7 @@ def test_no_path_but_one_answers_without_the_token(port, method, path):
     assert "session" not in answered.text.partition("\r\n\r\n")[2]
 
 
+@pytest.mark.requirement("security:token")
 @pytest.mark.parametrize("given", WRONG, ids=range(len(WRONG)))
 def test_nothing_but_the_token_as_a_bearer_opens(port, given):
     headers = (f"Host: 127.0.0.1:{port}", *given, *JSON)
@@ -56,6 +58,7 @@ def test_nothing_but_the_token_as_a_bearer_opens(port, given):
     assert "mcp-sessions" not in answered.text.partition("\r\n\r\n")[2]
 
 
+@pytest.mark.requirement("security:token")
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization"])
 def test_a_token_in_the_address_does_not_open(port, name):
     line = f"POST /mcp?{name}={TOKEN} HTTP/1.1"
@@ -63,6 +66,7 @@ def test_a_token_in_the_address_does_not_open(port, name):
     assert answered.status == 401
 
 
+@pytest.mark.requirement("security:token")
 def test_the_token_opens(port):
     headers = (f"Host: 127.0.0.1:{port}", RIGHT, *JSON)
     answered = send(port, "POST /mcp HTTP/1.1", *headers, body=HANDSHAKE)
@@ -77,6 +81,7 @@ def test_health_says_one_thing(port):
     assert "server:" not in head.lower()
 
 
+@pytest.mark.requirement("security:token")
 def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypatch):
     monkeypatch.delenv("MCP_SESSIONS_TOKEN", raising=False)
     homes = [StateFolder(tmp_path / name / "state.db") for name in ("one", "two", "three")]
@@ -89,6 +94,7 @@ def test_each_home_has_a_token_of_its_own_that_nobody_guesses(tmp_path, monkeypa
     assert {oct(path.parent.stat().st_mode & 0o777) for path in kept} == {"0o700"}
 
 
+@pytest.mark.requirement("security:token")
 @pytest.mark.parametrize("token", ["x", "short", "tokentokentoken", "ü" * 40])
 def test_a_token_that_somebody_would_guess_is_refused(tmp_path, monkeypatch, token):
     monkeypatch.setenv("MCP_SESSIONS_TOKEN", token)

@@ -48,6 +48,7 @@ def _token_path(home_path, monkeypatch):
     return StateFolder(home_path / "state.db").make() / "token"
 
 
+@pytest.mark.requirement("hostile:whole-files")
 def test_prune_routes_writes_through_no_link(run, tmp_path, outside):
     home = tmp_path / "home"
     (home / "sessions").mkdir(parents=True)
@@ -62,6 +63,7 @@ def test_prune_routes_writes_through_no_link(run, tmp_path, outside):
     assert "Traceback" not in done.err
 
 
+@pytest.mark.requirement("hostile:whole-files")
 @pytest.mark.parametrize("kind", ["nothing", "fifo", "folder"])
 def test_token_of_odd_file_is_refused(home_path, token_path, tmp_path, kind):
     if kind == "nothing":
@@ -75,6 +77,7 @@ def test_token_of_odd_file_is_refused(home_path, token_path, tmp_path, kind):
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.requirement("hostile:whole-files")
 def test_page_replaces_no_link_target(run, tmp_path, outside):
     home = tmp_path / "home"
     home.mkdir()
@@ -85,6 +88,7 @@ def test_page_replaces_no_link_target(run, tmp_path, outside):
     assert (done.code, "leads out of" in done.err) == (1, True), done.err
 
 
+@pytest.mark.requirement("hostile:whole-files")
 def test_export_replaces_no_link_target(run, tmp_path, outside):
     home = tmp_path / "home"
     home.mkdir()
@@ -95,6 +99,7 @@ def test_export_replaces_no_link_target(run, tmp_path, outside):
     assert (done.code, "is there already" in done.err) == (1, True), done.err
 
 
+@pytest.mark.requirement("hostile:whole-files")
 def test_client_configuration_as_fifo_is_refused(run):
     path = Path(os.environ["HOME"], ".cursor", "mcp.json")
     path.parent.mkdir()

@@ -34,6 +34,7 @@ def moment(text):
     return found
 
 
+@pytest.mark.requirement("changing:answers")
 async def test_a_plan_says_what_why_what_not_and_what_it_wins(call):
     pinned = await call("sessions_edit", session="old07", pinned=True)
     assert pinned.keys() == {"session", "batch"}
@@ -49,6 +50,7 @@ async def test_a_plan_says_what_why_what_not_and_what_it_wins(call):
     assert timedelta(hours=23) < left <= timedelta(hours=24)
 
 
+@pytest.mark.requirement("changing:answers")
 async def test_what_was_pruned_says_how_much_and_what_was_left_and_why(call, db):
     plan = await call("sessions_prune")
     db.append_message("old03", "user", "back again")
@@ -68,6 +70,7 @@ async def test_what_was_pruned_says_how_much_and_what_was_left_and_why(call, db)
     assert await call("sessions_restore") == {"batches": [], "next_cursor": None}
 
 
+@pytest.mark.requirement("changing:answers")
 async def test_what_was_finalized_says_how_many(call):
     plan = await call("sessions_finalize", sessions=["new"])
     assert sorted(plan) == sorted(PLAN)
@@ -76,6 +79,7 @@ async def test_what_was_finalized_says_how_many(call):
     assert (done["finalized"], done["skipped"]) == (1, [])
 
 
+@pytest.mark.requirement("changing:answers")
 async def test_emptying_the_trash_says_that_it_has_no_undo(call):
     plan = await call("sessions_prune", what="trash", older_than_days=0)
     assert plan["outcome"] == "nothing"
@@ -118,6 +122,7 @@ async def test_prune_names_the_call_that_shrinks(call, db):
     assert (done["bytes"]["returned_to_disk"], done["bytes"]["trash"] > 0) == (0, True)
 
 
+@pytest.mark.requirement("changing:answers")
 async def test_a_compression_says_what_must_survive_and_then_what_did(call):
     plan = await call("sessions_compress", session="long", keep_last=10)
     assert sorted(plan) == sorted([*PLAN, "brief"])
@@ -137,6 +142,7 @@ async def test_a_compression_says_what_must_survive_and_then_what_did(call):
     assert done["retention"]["kept"] == sum(k for _, k in done["retention"]["by_kind"].values()) > 0
 
 
+@pytest.mark.requirement("changing:answers")
 @pytest.mark.parametrize("shape", ["in_place", "continuation"])
 async def test_a_compression_is_of_the_shape_that_is_asked_for(call, db, shape):
     plan = await call("sessions_compress", session="long", keep_last=7, shape=shape)
@@ -146,6 +152,7 @@ async def test_a_compression_is_of_the_shape_that_is_asked_for(call, db, shape):
     assert [text[:15] for text in live[-7:]] == [f"ticket ABC-{n}: " for n in range(53, 60)]
 
 
+@pytest.mark.requirement("serving:halves")
 async def test_both_halves_are_compact_and_the_same(client):
     for name, given in (("sessions_list", {}), ("sessions_prune", {}), ("sessions_stats", {})):
         answer = await client.call_tool(name, given)

@@ -134,6 +134,7 @@ def asked(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return spec.name, given
 
 
+@pytest.mark.requirement("serving:budgets")
 @settings(
     max_examples=100,
     deadline=None,
@@ -156,6 +157,7 @@ def test_no_answer_is_over_its_budget(planted, portal, case):
             arguments["max_chars"] = most
 
 
+@pytest.mark.requirement("serving:budgets")
 def test_every_message_is_read_however_little_fits(planted, portal):
     whole: dict[int, str] = {}
     given = {"session": "plain", "max_chars": answer_size.LEAST, "limit": 200}
@@ -172,6 +174,7 @@ def test_every_message_is_read_however_little_fits(planted, portal):
     assert whole[min(whole)] == "word " * 30
 
 
+@pytest.mark.requirement("serving:budgets")
 def test_a_message_that_is_shown_to_its_end_is_not_begun_again(home_path):
     served = Served(Options(home=str(home_path)))
     with SessionDB(home_path / "state.db") as db:
@@ -184,6 +187,7 @@ def test_a_message_that_is_shown_to_its_end_is_not_begun_again(home_path):
     served.close()
 
 
+@pytest.mark.requirement("serving:budgets")
 def test_what_does_not_fit_says_what_would(planted, portal):
     given = {"session": LONGER, "max_chars": answer_size.LEAST, "roles": ["\u4e16" * 50] * 20}
     answer = portal.call(planted.call_tool, "sessions_read", given)
@@ -195,6 +199,7 @@ def test_what_does_not_fit_says_what_would(planted, portal):
     assert not again.is_error, again.content[0].text
 
 
+@pytest.mark.requirement("serving:budgets")
 def test_sources_that_have_few_sessions_are_said_together(planted, portal):
     report = portal.call(planted.call_tool, "sessions_stats", {}).structured_content["sessions"]
     assert len(report["by_source"]) == 51

@@ -30,6 +30,7 @@ def ids(page):
     return sorted(row["id"] for row in page["sessions"])
 
 
+@pytest.mark.requirement("changing:edits")
 async def test_an_edit_applies_at_once_and_is_taken_back(call):
     edited = await call("sessions_edit", session="new", title="Named", pinned=True, archived=True)
     assert edited["session"] | {"title": "Named", "pinned": True} == edited["session"]
@@ -40,11 +41,13 @@ async def test_an_edit_applies_at_once_and_is_taken_back(call):
     assert (row["title"], row["pinned"]) == (None, False)
 
 
+@pytest.mark.requirement("changing:edits")
 async def test_a_change_takes_no_prefix_and_no_title(call, refused):
     text = await refused("sessions_edit", session="ne", title="x")
     assert text.startswith("no session 'ne'; a change takes a full id or a session key")
 
 
+@pytest.mark.requirement("changing:plans")
 async def test_pruning_plans_first_then_does_exactly_that_and_is_taken_back(call):
     planned = await call("sessions_prune")
     assert (planned["outcome"], planned["count"]) == ("planned", 3)
@@ -62,28 +65,33 @@ async def test_pruning_plans_first_then_does_exactly_that_and_is_taken_back(call
     assert ids(await call("sessions_list", status="all")) == ["new", "old0", "old1", "old2"]
 
 
+@pytest.mark.requirement("changing:handles")
 async def test_nothing_to_do_is_said_without_a_plan(call):
     planned = await call("sessions_prune", source="telegram")
     assert (planned["outcome"], planned["plan"], planned["count"]) == ("nothing", None, 0)
 
 
+@pytest.mark.requirement("changing:handles")
 async def test_what_is_of_no_session_takes_no_filter(refused):
     for given in ({"what": "trash", "source": "cli"}, {"what": "index", "sessions": ["old0"]}):
         assert "is of no session: give no" in await refused("sessions_prune", **given)
 
 
+@pytest.mark.requirement("changing:handles")
 async def test_a_plan_takes_nothing_beside_it(call, refused):
     planned = await call("sessions_prune")
     text = await refused("sessions_prune", plan=planned["plan"], older_than_days=1)
     assert text == "with plan no older_than_days may be given; the plan has recorded it."
 
 
+@pytest.mark.requirement("changing:handles")
 async def test_a_plan_goes_to_the_tool_that_made_it(call, refused):
     planned = await call("sessions_prune")
     text = await refused("sessions_finalize", plan=planned["plan"])
     assert "is one to prune sessions; pass it to sessions_prune" in text
 
 
+@pytest.mark.requirement("changing:handles")
 async def test_an_unknown_handle_says_what_to_do_or_which_one_is_near_once(call, refused):
     assert await refused("sessions_prune", plan="p_nope") == "there is no plan 'p_nope'; plan anew."
     said = await refused("sessions_restore", batch="b_nope")
@@ -93,6 +101,7 @@ async def test_an_unknown_handle_says_what_to_do_or_which_one_is_near_once(call,
     assert said == f"there is no plan '{plan}x'; did you mean {plan}."
 
 
+@pytest.mark.requirement("changing:plans")
 async def test_finalizing_ends_what_is_named(call, refused, db):
     assert "name the sessions to finalize" in await refused("sessions_finalize")
     planned = await call("sessions_finalize", sessions=["new"])
@@ -111,6 +120,7 @@ def long_session(db):
         db.append_message("long", "assistant", "noted")
 
 
+@pytest.mark.requirement("changing:plans")
 async def test_compressing_by_a_summary_of_the_caller(call, refused, db):
     long_session(db)
     planned = await call("sessions_compress", session="long", keep_last=10)
@@ -130,6 +140,7 @@ async def test_compressing_by_a_summary_of_the_caller(call, refused, db):
     assert restored["outcome"] == "applied"
 
 
+@pytest.mark.requirement("changing:plans")
 async def test_compressing_without_a_model(call, db):
     long_session(db)
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
@@ -138,12 +149,14 @@ async def test_compressing_without_a_model(call, db):
     assert done["retention"]["kept"] > 0
 
 
+@pytest.mark.requirement("changing:handles")
 async def test_a_session_that_is_too_short_to_compress_is_nothing_to_do(call):
     planned = await call("sessions_compress", session="new")
     assert (planned["outcome"], planned["plan"], planned["count"]) == ("nothing", None, 0)
     assert planned["warnings"]
 
 
+@pytest.mark.requirement("changing:read-only")
 @pytest.mark.options(read_only=True)
 async def test_a_read_only_server_has_none_of_them(client):
     names = [tool.name for tool in (await client.list_tools()).tools]
@@ -158,6 +171,7 @@ async def test_a_read_only_server_has_none_of_them(client):
     assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["catch_up"]
 
 
+@pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize(
     ("answer", "outcome", "left"),
@@ -185,6 +199,7 @@ async def test_the_human_decides_where_the_client_can_ask(home_path, mode, answe
     served.close()
 
 
+@pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_yes_without_an_answer_changes_nothing_and_says_how_to_go_on(home_path, mode):
     served, human = Served(Options(home=str(home_path))), Human(action="accept")
@@ -201,6 +216,7 @@ async def test_a_yes_without_an_answer_changes_nothing_and_says_how_to_go_on(hom
     served.close()
 
 
+@pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_nobody_is_asked_about_a_call_that_is_refused_anyway(home_path, mode):
     served, human = Served(Options(home=str(home_path))), Human(action="decline")
@@ -215,6 +231,7 @@ async def test_nobody_is_asked_about_a_call_that_is_refused_anyway(home_path, mo
     served.close()
 
 
+@pytest.mark.requirement("changing:decided")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_nobody_is_asked_by_a_server_that_was_told_not_to(home_path, mode):
     served, human = Served(Options(home=str(home_path), confirm=False)), Human(action="cancel")
@@ -226,6 +243,7 @@ async def test_nobody_is_asked_by_a_server_that_was_told_not_to(home_path, mode)
     served.close()
 
 
+@pytest.mark.requirement("changing:plans")
 async def test_what_was_taken_back_takes_no_place_in_the_list(call, db):
     for number in range(6):
         db.append_message(f"b{number}", "user", "hello", create={"source": "cli"})

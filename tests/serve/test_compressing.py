@@ -30,6 +30,7 @@ def go_on(db):
         db.append_message("long", "assistant", "noted")
 
 
+@pytest.mark.requirement("changing:compress")
 async def test_a_plan_for_a_summary_is_not_applied_without_one(call, refused, db):
     planned = await call("sessions_compress", session="long", keep_last=10)
     text = await refused("sessions_compress", plan=planned["plan"])
@@ -40,6 +41,7 @@ async def test_a_plan_for_a_summary_is_not_applied_without_one(call, refused, db
     assert done["outcome"] == "applied"
 
 
+@pytest.mark.requirement("changing:compress")
 async def test_a_plan_without_a_model_takes_no_summary(call, refused):
     planned = await call("sessions_compress", session="long", method="extractive", keep_last=10)
     given = {"plan": planned["plan"], "summary": "Ports were decided."}
@@ -47,6 +49,7 @@ async def test_a_plan_without_a_model_takes_no_summary(call, refused):
     assert (await call("sessions_compress", plan=planned["plan"]))["outcome"] == "applied"
 
 
+@pytest.mark.requirement("changing:compress")
 async def test_what_is_counted_is_the_messages_that_the_summary_stands_for(call):
     planned = await call("sessions_compress", session="long", keep_last=10)
     done = await call("sessions_compress", plan=planned["plan"], summary="Ports were decided.")
@@ -56,6 +59,7 @@ async def test_what_is_counted_is_the_messages_that_the_summary_stands_for(call)
     assert counts[0] > 50
 
 
+@pytest.mark.requirement("changing:compress")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_question_counts_messages_and_is_not_asked_in_vain(home_path, mode):
     served, human = Served(Options(home=str(home_path))), Human(action="cancel")
@@ -83,6 +87,7 @@ SAID = {
 }
 
 
+@pytest.mark.requirement("changing:clean")
 @pytest.mark.parametrize("kind", SAID)
 async def test_a_summary_without_a_model_says_no_secret_of_what_it_stands_for(call, db, kind):
     """What is said bare is no secret that is known; beside its name it was one."""
@@ -100,6 +105,7 @@ async def test_a_summary_without_a_model_says_no_secret_of_what_it_stands_for(ca
     assert SECRET[:9] not in live
 
 
+@pytest.mark.requirement("changing:clean")
 @pytest.mark.options(redact=False)
 async def test_who_wants_everything_has_it_in_a_summary_too(call, db):
     for _ in range(8):
@@ -110,6 +116,7 @@ async def test_who_wants_everything_has_it_in_a_summary_too(call, db):
     assert SECRET in json.dumps([row["content"] for row in db.get_messages(done["session_id"])])
 
 
+@pytest.mark.requirement("changing:dropped")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_undo_that_drops_something_says_what_and_asks_about_that(home_path, db, mode):
     served, human = Served(Options(home=str(home_path))), Human(action="decline")

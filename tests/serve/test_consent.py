@@ -31,6 +31,7 @@ def _served(home_path):
     served.close()
 
 
+@pytest.mark.requirement("changing:asked")
 @MODES
 async def test_only_a_call_that_applies_a_plan_asks(served, mode):
     human = Human(action="accept", content={"agree": True})
@@ -60,6 +61,7 @@ async def test_only_a_call_that_applies_a_plan_asks(served, mode):
         assert len(human.asked) == 1
 
 
+@pytest.mark.requirement("changing:asked")
 @MODES
 async def test_the_question_is_the_same_for_the_same_plan_and_names_some_of_it(served, mode):
     human = Human(action="cancel")
@@ -81,6 +83,7 @@ async def test_the_question_is_the_same_for_the_same_plan_and_names_some_of_it(s
     assert lines[6:] == ["- and 2 more"]
 
 
+@pytest.mark.requirement("changing:asked")
 @MODES
 async def test_whoever_cannot_ask_has_agreed_by_the_handle(served, mode):
     async with Client(server.create(served), mode=mode) as client:

@@ -52,18 +52,21 @@ def forged(tool, place, now=1e9, **query):
     return Asked(tool, {"profile": "default"} | QUERIES.get(tool, {}) | query, now).at(place)
 
 
+@pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("tool", QUERIES)
 async def test_a_place_of_the_wrong_kind_is_malformed(refused, tool):
     for place in PLACES:
         assert MALFORMED in await refused(tool, cursor=forged(tool, place)), place
 
 
+@pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), -1.0, 1e300])
 async def test_a_moment_that_no_clock_shows_is_malformed(refused, now):
     cursor = forged("sessions_list", "x", now, since="7d")
     assert MALFORMED in await refused("sessions_list", cursor=cursor)
 
 
+@pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("query", [{"profile": 5}, {"nope": 1}, {"session": [1]}])
 async def test_a_query_that_nobody_could_ask_is_malformed(refused, query):
     place = ["s1", ["s1", "back", None, 0]]
@@ -71,6 +74,7 @@ async def test_a_query_that_nobody_could_ask_is_malformed(refused, query):
     assert MALFORMED in await refused("sessions_read", cursor=cursor)
 
 
+@pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("place", ["x", [1], [-5, None], ["a", "b"], [0, "zz"], [1, ["x", "", ""]]])
 async def test_one_of_the_resources_is_an_error_of_the_protocol(client, place):
     with pytest.raises(MCPError) as caught:
@@ -79,6 +83,7 @@ async def test_one_of_the_resources_is_an_error_of_the_protocol(client, place):
     assert "malformed cursor" in caught.value.error.message
 
 
+@pytest.mark.requirement("serving:forged")
 @pytest.mark.parametrize("position", [2**70, [], {}, "x", "\ud800"], ids=ascii)
 async def test_one_of_the_library_within_it_is_no_defect_either(call, home_path, client, position):
     await call("sessions_edit", session="s1", title="T")
@@ -96,6 +101,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.requirement("serving:forged")
 @settings(suppress_health_check=list(HealthCheck), max_examples=60)
 @given(tool=st.sampled_from(sorted(QUERIES)), place=JSON)
 async def test_no_place_is_a_defect(home_path, tool, place):
@@ -107,6 +113,7 @@ async def test_no_place_is_a_defect(home_path, tool, place):
     assert "defect" not in answer.content[0].text
 
 
+@pytest.mark.requirement("serving:cursors")
 async def test_a_page_is_as_large_as_the_one_before_it_unless_it_is_said(call, db):
     for number in range(8):
         db.append_message("s1", "user", "x" * 600, create={"source": "cli"})
@@ -145,6 +152,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.requirement("serving:cursors")
 @pytest.mark.parametrize("tool", BESIDE)
 async def test_beside_a_cursor_stands_what_it_was_made_with_or_what_is_free(
     call, refused, paged, tool

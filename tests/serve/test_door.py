@@ -17,12 +17,14 @@ def door(token=TOKEN, origins=()):
     return Door.of("127.0.0.1", [], origins, token)
 
 
+@pytest.mark.requirement("wire:pages")
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:9"])
 def test_a_page_of_this_machine_may_call_where_it_has_to_show_a_token(origin):
     assert door().lets_page(origin, HOST)
     assert not door(token=None).lets_page(origin, HOST)
 
 
+@pytest.mark.requirement("wire:pages")
 def test_without_a_token_the_pages_of_this_address_may_call_and_those_that_were_named():
     open_door = door(token=None, origins=["http://localhost:3000/"])
     assert open_door.lets_page(f"http://{HOST}", HOST)
@@ -30,12 +32,14 @@ def test_without_a_token_the_pages_of_this_address_may_call_and_those_that_were_
     assert not open_door.lets_page("http://localhost:3001", HOST)
 
 
+@pytest.mark.requirement("wire:pages")
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "file://", "http://", ""])
 @pytest.mark.parametrize("token", [None, TOKEN])
 def test_a_foreign_page_may_not_call(origin, token):
     assert not door(token=token).lets_page(origin, HOST)
 
 
+@pytest.mark.requirement("wire:pages")
 @pytest.mark.parametrize(
     ("host", "hosts", "token"), [("0.0.0.0", [], "t" * 20), ("0.0.0.0", ["x"], None)]
 )

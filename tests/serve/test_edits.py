@@ -7,6 +7,7 @@ import pytest
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.requirement("changing:edited")
 async def test_a_reopened_session_is_the_tip_of_what_was_compressed(call, db):
     db.append_message("first", "user", "hi", create={"source": "cli"})
     db.end_session("first", "compression")
@@ -20,6 +21,7 @@ async def test_a_reopened_session_is_the_tip_of_what_was_compressed(call, db):
     assert db.get_session("tip")["end_reason"] == "user_exit"
 
 
+@pytest.mark.requirement("changing:edited")
 async def test_an_edit_takes_away_what_it_has_given(call, db):
     db.append_message("s1", "user", "hi", create={"source": "cli"})
     plain = (await call("sessions_list"))["sessions"]

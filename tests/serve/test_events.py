@@ -13,11 +13,13 @@ from session_core import SessionSource, SessionStore
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.requirement("serving:events")
 async def test_it_starts_now_and_answers_at_once_when_told(db, call):
     db.append_message("s1", "user", "before", create={"source": "cli"})
     assert (await call("events_wait", timeout_s=0))["events"] == []
 
 
+@pytest.mark.requirement("serving:events")
 async def test_a_message_is_heard_while_it_waits(db, call):
     start = await call("events_wait", timeout_s=0)
     heard = {}
@@ -42,6 +44,7 @@ async def test_a_message_is_heard_while_it_waits(db, call):
     assert heard["gap"] is False
 
 
+@pytest.mark.requirement("serving:events-kept")
 async def test_its_cursor_survives_a_restart(db, call, home_path):
     start = await call("events_wait", timeout_s=0)
     db.append_message("s1", "user", "meanwhile", create={"source": "cli"})
@@ -53,6 +56,7 @@ async def test_its_cursor_survives_a_restart(db, call, home_path):
     assert [event.get("text") for event in heard["events"]] == [None, "meanwhile"]
 
 
+@pytest.mark.requirement("serving:events-kept")
 async def test_it_goes_on_behind_its_limit(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
@@ -66,6 +70,7 @@ async def test_it_goes_on_behind_its_limit(db, call):
     assert texts == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.requirement("serving:events")
 async def test_one_session_can_be_followed(db, call):
     for name in ("a", "b"):
         db.create_session(name, "cli")
@@ -76,6 +81,7 @@ async def test_one_session_can_be_followed(db, call):
     assert [event["text"] for event in heard["events"]] == ["this"]
 
 
+@pytest.mark.requirement("serving:events")
 async def test_titles_compressions_and_ends_are_heard(db, call):
     for name in ("a", "b"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
@@ -96,6 +102,7 @@ async def test_titles_compressions_and_ends_are_heard(db, call):
     assert [(e["type"], e["reason"]) for e in heard["events"]] == [("session_ended", "user_exit")]
 
 
+@pytest.mark.requirement("serving:events")
 async def test_a_chat_that_goes_elsewhere_is_heard(db, call, home_path):
     with SessionStore.open(home_path, db) as store:
         chat = SessionSource(platform="telegram", chat_id="42")
@@ -114,6 +121,7 @@ async def test_a_chat_that_goes_elsewhere_is_heard(db, call, home_path):
     ]
 
 
+@pytest.mark.requirement("serving:events-kept")
 async def test_starts_and_ends_survive_a_restart_and_what_this_process_saw_does_not(
     db, call, home_path
 ):
@@ -134,6 +142,7 @@ async def test_starts_and_ends_survive_a_restart_and_what_this_process_saw_does_
     assert there["gap"] is False
 
 
+@pytest.mark.requirement("serving:events")
 async def test_of_a_session_that_is_followed_the_title_is_heard_however_old_it_is(db, call):
     for number in range(60):
         when = {"timestamp": 1e9 + number, "create": {"source": "cli", "started_at": 1e9}}
@@ -150,6 +159,7 @@ async def test_of_a_session_that_is_followed_the_title_is_heard_however_old_it_i
         kinds |= {event["type"] for event in heard["events"]}
 
 
+@pytest.mark.requirement("serving:events")
 async def test_who_begins_to_follow_one_keeps_no_event_from_the_others(db, call):
     for name in ("a", "b"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
@@ -162,6 +172,7 @@ async def test_who_begins_to_follow_one_keeps_no_event_from_the_others(db, call)
     assert [(e["type"], e["session_id"]) for e in heard["events"]] == [("title_changed", "n7")]
 
 
+@pytest.mark.requirement("serving:events")
 async def test_a_text_is_at_most_500_characters(db, call):
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
     db.append_message("s1", "user", "x" * 5_000, create={"source": "cli"})
@@ -169,6 +180,7 @@ async def test_a_text_is_at_most_500_characters(db, call):
     assert len(heard["events"][-1]["text"]) == 500
 
 
+@pytest.mark.requirement("serving:events-kept")
 async def test_many_events_stay_within_the_budget_and_none_is_lost(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]

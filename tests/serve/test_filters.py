@@ -56,12 +56,14 @@ LISTED = [
 ]
 
 
+@pytest.mark.requirement("serving:filters")
 @pytest.mark.parametrize(("given", "found"), LISTED, ids=str)
 async def test_a_list_has_what_is_asked_for(call, given, found):
     page = await call("sessions_list", **given)
     assert [row["id"] for row in page["sessions"]] == found.split()
 
 
+@pytest.mark.requirement("serving:filters")
 async def test_an_age_is_an_age(call, db):
     db.append_message("now", "user", "hello", create={"source": "cli"})
     for age in ("12h", "7d", "2w", "90m"):
@@ -85,6 +87,7 @@ FOUND = [
 ]
 
 
+@pytest.mark.requirement("serving:filters")
 @pytest.mark.parametrize(("given", "found"), FOUND, ids=str)
 async def test_a_search_finds_what_is_asked_for(call, given, found):
     page = await call("sessions_search", **{"query": "ferry", **given})
@@ -94,6 +97,7 @@ async def test_a_search_finds_what_is_asked_for(call, given, found):
 MATCHED = {"old ferry": "all", "timetab": "prefix", "ferry zeppelin": "any"}
 
 
+@pytest.mark.requirement("serving:matched")
 @pytest.mark.parametrize("query", MATCHED)
 async def test_an_answer_says_in_which_way_the_words_were_found(call, query):
     page = await call("sessions_search", query=query)
@@ -112,6 +116,7 @@ PRUNED = [
 ]
 
 
+@pytest.mark.requirement("changing:chosen")
 @pytest.mark.parametrize(("given", "planned"), PRUNED, ids=str)
 async def test_a_plan_to_prune_has_what_is_asked_for(call, given, planned):
     plan = await call("sessions_prune", **given)
@@ -127,6 +132,7 @@ FINALIZED = [
 ]
 
 
+@pytest.mark.requirement("changing:chosen")
 @pytest.mark.parametrize(("given", "planned"), FINALIZED, ids=str)
 async def test_a_plan_to_finalize_has_what_is_asked_for(call, db, given, planned):
     say(db, "fifth", "left open", BEGAN, source="cli", cwd="/srv/shop")
@@ -134,6 +140,7 @@ async def test_a_plan_to_finalize_has_what_is_asked_for(call, db, given, planned
     assert sorted(item["id"] for item in plan["items"]) == planned.split()
 
 
+@pytest.mark.requirement("changing:chosen")
 async def test_sessions_end_with_the_reason_that_is_given_and_their_chats_begin_afresh(
     call, db, home_path
 ):
@@ -174,6 +181,7 @@ def _routed(db, home_path):
     return keys
 
 
+@pytest.mark.requirement("serving:filters")
 async def test_a_route_is_in_one_of_six_states_and_found_by_it(call, routed):
     routes = (await call("routes_list"))["routes"]
     assert {route["state"]: route["session_key"] for route in routes} == routed
@@ -185,6 +193,7 @@ async def test_a_route_is_in_one_of_six_states_and_found_by_it(call, routed):
     assert (await call("routes_list", platform="discord"))["routes"] == []
 
 
+@pytest.mark.requirement("changing:chosen")
 async def test_the_default_age_stands_beside_filters_and_not_beside_names(call, db):
     at = time.time() - 30 * DAY_S
     for name in ("lately", "kept"):
@@ -198,6 +207,7 @@ async def test_the_default_age_stands_beside_filters_and_not_beside_names(call, 
     assert named["protected"] == [{"why": "it is pinned", "count": 1}]
 
 
+@pytest.mark.requirement("changing:chosen")
 async def test_everything_but_the_trash_is_pruned_at_once(call, db):
     db.create_session("ghost", "cli", started_at=BEGAN)
     await call("sessions_edit", session="third", title="Named anew")

@@ -33,6 +33,7 @@ async def ask(path, *calls, **options):
     return answers
 
 
+@pytest.mark.requirement("faces:homes")
 @pytest.mark.parametrize("schema", [16, 19, 22, 26, 30])
 async def test_a_home_of_any_schema_is_served(home_path, schema):
     hermes_database(home_path / "state.db", schema)
@@ -45,6 +46,7 @@ async def test_a_home_of_any_schema_is_served(home_path, schema):
     assert len(page.structured_content["messages"]) == 8
 
 
+@pytest.mark.requirement("faces:homes")
 async def test_routes_of_a_home_without_a_database_are_served(home_path):
     entry = {
         "session_key": "agent:main:telegram:dm:42",
@@ -66,6 +68,7 @@ async def test_routes_of_a_home_without_a_database_are_served(home_path):
     assert not (home_path / "state.db").exists()
 
 
+@pytest.mark.requirement("faces:homes")
 async def test_a_home_with_damage_says_what_is_wrong(home_path):
     (home_path / "state.db").write_bytes(b"this is no database at all" * 400)
     listed, found, report, *_ = await ask(home_path, *READING)
@@ -76,12 +79,14 @@ async def test_a_home_with_damage_says_what_is_wrong(home_path):
     assert "unreadable" in [each["code"] for each in report.structured_content["findings"]]
 
 
+@pytest.mark.requirement("faces:homes")
 async def test_nothing_is_made_by_looking(home_path):
     before = sorted(path.name for path in home_path.iterdir())
     await ask(home_path, *READING)
     assert sorted(path.name for path in home_path.iterdir()) == before
 
 
+@pytest.mark.requirement("faces:homes")
 async def test_many_threads_that_ask_first_get_one_database_and_one_feed(home_path):
     for _ in range(20):
         home, gate = Home(home_path), threading.Barrier(8)

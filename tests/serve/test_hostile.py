@@ -26,6 +26,7 @@ async def told(client):
     return json.dumps([tools, prompts, [each.model_dump(mode="json") for each in templates]])
 
 
+@pytest.mark.requirement("faces:quoted")
 async def test_what_a_model_is_told_does_not_depend_on_transcripts(client, db, call):
     before = await told(client)
     for number, text in enumerate(HOSTILE):
@@ -33,6 +34,7 @@ async def test_what_a_model_is_told_does_not_depend_on_transcripts(client, db, c
     assert await told(client) == before
 
 
+@pytest.mark.requirement("faces:quoted")
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 async def test_a_text_is_one_string_with_its_role_and_session(client, db, call, text):
     db.append_message("h", "user", text, create={"source": "cli"})
@@ -45,6 +47,7 @@ async def test_a_text_is_one_string_with_its_role_and_session(client, db, call, 
     assert "\n" not in result.content[0].text
 
 
+@pytest.mark.requirement("faces:quoted")
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 async def test_a_line_has_no_sign_that_hides_or_turns(db, call, text):
     chat = {"source": text[:60] or "cli", "cwd": f"/srv/{text[:30]}"}

@@ -25,6 +25,7 @@ def _conversations(db):
     db.set_session_archived("s2", archived=True)
 
 
+@pytest.mark.requirement("serving:list")
 async def test_a_row_says_exactly_what_the_surface_says(call):
     page = await call("sessions_list", query="schema")
     assert page == {
@@ -45,6 +46,7 @@ async def test_a_row_says_exactly_what_the_surface_says(call):
     }
 
 
+@pytest.mark.requirement("serving:list")
 async def test_archived_ones_are_left_out_unless_asked_for(call):
     shown = await call("sessions_list")
     archived = await call("sessions_list", status="archived")
@@ -54,12 +56,14 @@ async def test_archived_ones_are_left_out_unless_asked_for(call):
     assert len(everything["sessions"]) == 5
 
 
+@pytest.mark.requirement("serving:list")
 async def test_an_ended_one_says_when_and_why(call):
     (row,) = (await call("sessions_list", status="ended"))["sessions"]
     assert (row["status"], row["end_reason"]) == ("ended", "user_exit")
     assert row["ended_at"].endswith("Z")
 
 
+@pytest.mark.requirement("serving:pages")
 async def test_it_goes_on_by_the_cursor_alone_or_with_the_same_arguments(call):
     first = await call("sessions_list", status="all", limit=2)
     alone = await call("sessions_list", cursor=first["next_cursor"], limit=2)
@@ -71,12 +75,14 @@ async def test_it_goes_on_by_the_cursor_alone_or_with_the_same_arguments(call):
     assert last["next_cursor"] is None
 
 
+@pytest.mark.requirement("serving:pages")
 async def test_an_age_means_the_same_on_every_page(call):
     first = await call("sessions_list", since="20000d", limit=1)
     again = await call("sessions_list", since="20000d", cursor=first["next_cursor"], limit=1)
     assert [row["id"] for row in again["sessions"]] == ["s3"]
 
 
+@pytest.mark.requirement("serving:pages")
 async def test_a_cursor_of_another_query_is_refused(call, refused):
     first = await call("sessions_list", limit=1)
     text = await refused("sessions_list", cursor=first["next_cursor"], status="ended")
@@ -85,17 +91,20 @@ async def test_a_cursor_of_another_query_is_refused(call, refused):
     )
 
 
+@pytest.mark.requirement("serving:pages")
 @pytest.mark.parametrize("cursor", ["x", "é", "WyJ4Il0", "a" * 30_000])
 async def test_a_malformed_cursor_is_refused(refused, cursor):
     text = await refused("sessions_list", cursor=cursor)
     assert text == "malformed cursor; pass next_cursor of the page before as it is."
 
 
+@pytest.mark.requirement("serving:unknown")
 async def test_an_unknown_argument_names_the_valid_ones(refused):
     text = await refused("sessions_list", stauts="all")
     assert text.startswith("'stauts' is no argument here; did you mean 'status'? valid are profile")
 
 
+@pytest.mark.requirement("serving:unknown")
 async def test_a_value_that_is_none_names_those_that_there_are(refused):
     assert await refused("sessions_list", status="closed") == (
         "status is one of 'open', 'ended', 'archived' or 'all'."
@@ -103,11 +112,13 @@ async def test_a_value_that_is_none_names_those_that_there_are(refused):
     assert await refused("sessions_list", limit=101) == "limit is at most 100."
 
 
+@pytest.mark.requirement("serving:unknown")
 async def test_null_is_what_was_not_given(call):
     page = await call("sessions_list", query=None, limit=None, status=None)
     assert len(page["sessions"]) == 4
 
 
+@pytest.mark.requirement("serving:unknown")
 async def test_a_time_that_is_none_says_what_one_is(refused):
     text = await refused("sessions_list", since="yesterday")
     assert text.startswith("since 'yesterday' is no time; give an age such as '7d'")
@@ -122,6 +133,7 @@ async def test_times_between_which_nothing_can_be_are_refused(refused, call, too
     await call(tool, since="7d", until="1d", **more)
 
 
+@pytest.mark.requirement("serving:pages")
 async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
     for number in range(80):
         folder = f"/srv/{'long/' * 150}{number}"
@@ -136,12 +148,14 @@ async def test_a_page_stays_within_its_budget_and_the_cursor_goes_on(db, call):
     assert sorted(found) == [f"w{number:02}" for number in range(80)]
 
 
+@pytest.mark.requirement("serving:list")
 async def test_a_title_loses_what_cannot_be_seen(db, call):
     db.set_session_title("s4", "safe \u202eevil\u202c \u200btitle")
     (row,) = (await call("sessions_list", query="title"))["sessions"]
     assert row["title"] == "safe evil title"
 
 
+@pytest.mark.requirement("serving:list")
 async def test_a_detailed_row_previews_more(db, call):
     text = "a long question " * 20
     db.append_message("long", "user", text, create={"source": "cli"})
@@ -151,6 +165,7 @@ async def test_a_detailed_row_previews_more(db, call):
     assert long["preview"] == text.strip()
 
 
+@pytest.mark.requirement("faces:unknown-profile")
 async def test_an_unknown_profile_names_those_that_are_served(refused):
     assert (
         await refused("sessions_list", profile="work")
@@ -158,6 +173,7 @@ async def test_an_unknown_profile_names_those_that_are_served(refused):
     )
 
 
+@pytest.mark.requirement("serving:pages")
 async def test_a_default_that_is_not_that_of_the_cursor_is_refused(db, call, refused):
     for name in ("a", "b"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
@@ -168,6 +184,7 @@ async def test_a_default_that_is_not_that_of_the_cursor_is_refused(db, call, ref
     assert (await call("sessions_list", cursor=cursor, order="size", limit=1))["sessions"]
 
 
+@pytest.mark.requirement("serving:list")
 async def test_a_conversation_that_was_compressed_is_one_row_of_its_tip(db, call):
     db.append_message("root", "user", "how it began", create={"source": "cli"})
     db.end_session("root", "compression")

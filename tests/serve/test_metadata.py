@@ -56,6 +56,7 @@ def _noted(request, home_path):
     return in_the_table(home_path, db) if request.param == "the table" else in_the_file(home_path)
 
 
+@pytest.mark.requirement("serving:metadata")
 async def test_metadata_is_no_route_no_session_and_no_resource(noted, client, call, refused):
     assert [each["session_key"] for each in (await call("routes_list"))["routes"]] == [noted]
     assert (await call("routes_list", query="_"))["routes"] == []
@@ -79,6 +80,7 @@ async def test_metadata_is_no_route_no_session_and_no_resource(noted, client, ca
                 await client.read_resource(address)
 
 
+@pytest.mark.requirement("serving:metadata")
 async def test_a_session_and_a_title_that_begin_like_metadata_are_real(call, client, db):
     db.append_message("_README", "user", "I am one", create={"source": "cli"})
     db.set_session_title("_README", "_notes")

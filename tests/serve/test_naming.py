@@ -22,6 +22,7 @@ def _key(db, home_path):
         return entry.session_key
 
 
+@pytest.mark.requirement("serving:naming")
 @pytest.mark.parametrize(
     ("tool", "more"), [("sessions_read", {}), ("sessions_search", {"query": "second"})]
 )
@@ -31,6 +32,7 @@ async def test_what_reads_takes_an_id_a_prefix_a_key_and_a_title(call, db, key, 
     assert answers[1:] == answers[:1] * 3
 
 
+@pytest.mark.requirement("serving:naming")
 async def test_what_waits_takes_an_id_a_prefix_a_key_and_a_title(call, db, key):
     db.set_session_title("tip", "Ferries")
     names = ("tip", "ti", key, "Ferries")
@@ -42,12 +44,14 @@ async def test_what_waits_takes_an_id_a_prefix_a_key_and_a_title(call, db, key):
         assert [event["text"] for event in heard["events"]] == ["third"]
 
 
+@pytest.mark.requirement("serving:naming")
 async def test_an_id_is_itself_where_others_begin_with_it(call, db):
     for name in ("a", "ab", "abc"):
         db.append_message(name, "user", name, create={"source": "cli"})
     assert (await call("sessions_read", session="ab"))["session"]["id"] == "ab"
 
 
+@pytest.mark.requirement("serving:naming")
 async def test_of_those_that_begin_alike_five_are_named(refused, db):
     for number in range(8):
         db.append_message(f"day{number}", "user", "hi", create={"source": "cli"})
@@ -65,6 +69,7 @@ CHANGING = (
 )
 
 
+@pytest.mark.requirement("serving:naming")
 @pytest.mark.parametrize("naming", CHANGING, ids=lambda naming: naming("")[0])
 async def test_what_changes_takes_a_full_id_or_a_key_alone(call, refused, db, key, naming):
     db.set_session_title("tip", "Ferries")

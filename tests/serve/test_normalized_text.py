@@ -41,6 +41,7 @@ UNITS = {
 """How something may stand in a text, and how it reads."""
 
 
+@pytest.mark.requirement("hostile:normalized")
 @settings(max_examples=400)
 @given(units=st.lists(st.sampled_from(sorted(UNITS)), max_size=25))
 def test_view_maps_back_to_each_unit(units):
@@ -54,6 +55,7 @@ def test_view_maps_back_to_each_unit(units):
         place, start = place + len(UNITS[unit]), start + len(unit)
 
 
+@pytest.mark.requirement("hostile:normalized")
 @settings(max_examples=400)
 @given(text=st.text(st.sampled_from('aA4%u0\\n"/\x1b[m31;&#x\u200b\ufe0f\x08 \n'), max_size=60))
 def test_view_of_any_text_maps_into_it(text):
@@ -66,12 +68,14 @@ def test_view_of_any_text_maps_into_it(text):
         assert has_escapes(text)
 
 
+@pytest.mark.requirement("hostile:normalized")
 @given(text=st.text(st.characters(codec="ascii", categories=["L", "N", "Zs"])))
 def test_plain_text_has_no_view_of_its_own(text):
     assert NormalizedText(text).text is text
     assert not is_disguised(text)
 
 
+@pytest.mark.requirement("hostile:normalized")
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_json_within_json_is_decoded(times):
     text = "päss\nword"
@@ -80,6 +84,7 @@ def test_json_within_json_is_decoded(times):
     assert NormalizedText(text).text.strip('"') == "päss\nword"
 
 
+@pytest.mark.requirement("hostile:normalized")
 @pytest.mark.parametrize("width", [60, 64, 76, 80, 97, 120, 143])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n  ", "\n> "])
 def test_wrapped_token_is_joined(width, end):
@@ -90,6 +95,7 @@ def test_wrapped_token_is_joined(width, end):
     assert token in view.text
 
 
+@pytest.mark.requirement("hostile:normalized")
 @pytest.mark.parametrize(
     "text",
     [

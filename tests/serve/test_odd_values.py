@@ -22,6 +22,7 @@ def spoil(home_path, column):
     connection.close()
 
 
+@pytest.mark.requirement("faces:odd-values")
 @pytest.mark.parametrize("column", COLUMNS)
 async def test_bytes_in_a_column_of_text_are_listed_as_text(db, home_path, call, column):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
@@ -31,6 +32,7 @@ async def test_bytes_in_a_column_of_text_are_listed_as_text(db, home_path, call,
     assert row[column].startswith("AB")
 
 
+@pytest.mark.requirement("faces:odd-values")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, monkeypatch):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
@@ -57,6 +59,7 @@ async def test_what_cannot_be_told_ends_nobody_elses_calls(db, home_path, mode, 
     served.close()
 
 
+@pytest.mark.requirement("faces:odd-values")
 def test_half_of_a_character_in_a_name_is_shown_as_what_it_is():
     shown = render.plain("Al \ud83d ex"), render.textual("agent:\udcff")
     assert shown == ("Al \ufffd ex", "agent:\ufffd")

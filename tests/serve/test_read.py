@@ -22,6 +22,7 @@ def shown(page):
     return [message["id"] for message in page["messages"]]
 
 
+@pytest.mark.requirement("serving:read")
 async def test_the_window_is_the_latest_and_goes_on_to_older_ones(ids, call):
     page = await call("sessions_read", session="s1", limit=4)
     older = await call("sessions_read", cursor=page["next_cursor"], limit=4)
@@ -33,6 +34,7 @@ async def test_the_window_is_the_latest_and_goes_on_to_older_ones(ids, call):
     assert shown(back) == ids[6:]
 
 
+@pytest.mark.requirement("serving:read")
 async def test_a_message_says_exactly_what_the_surface_says(ids, db, call):
     db.append_message("s1", "user", "the last", timestamp=1_700_000_000)
     page = await call("sessions_read", session="s1", limit=1)
@@ -42,6 +44,7 @@ async def test_a_message_says_exactly_what_the_surface_says(ids, db, call):
     assert page["session"]["id"] == "s1"
 
 
+@pytest.mark.requirement("serving:pieces")
 async def test_a_message_that_is_cut_leads_back_to_those_before_it(db, call):
     older = [
         db.append_message("s1", "user", f"older {n}", create={"source": "cli"}) for n in (1, 2)
@@ -52,6 +55,7 @@ async def test_a_message_that_is_cut_leads_back_to_those_before_it(db, call):
     assert shown(await call("sessions_read", cursor=page["prev_cursor"])) == older
 
 
+@pytest.mark.requirement("serving:read")
 async def test_before_and_after_are_exclusive_and_around_is_centred(ids, call):
     assert shown(await call("sessions_read", session="s1", before=ids[3])) == ids[:3]
     after = await call("sessions_read", session="s1", after=ids[3], limit=2)
@@ -63,17 +67,20 @@ async def test_before_and_after_are_exclusive_and_around_is_centred(ids, call):
     assert shown(await call("sessions_read", cursor=around["prev_cursor"], limit=2)) == ids[2:4]
 
 
+@pytest.mark.requirement("serving:read")
 async def test_only_one_place_may_be_given(ids, refused):
     text = await refused("sessions_read", session="s1", before=1, around=2)
     assert "at most one of before, after and around" in text
 
 
+@pytest.mark.requirement("serving:read")
 async def test_a_session_is_required_without_a_cursor(client, refused):
     assert "session is required" in await refused("sessions_read")
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert tools["sessions_read"].input_schema["required"] == ["session"]
 
 
+@pytest.mark.requirement("serving:conversation")
 async def test_an_id_a_prefix_a_title_and_a_key_are_understood(db, call, refused):
     for name in ("abc1", "abc2", "xyz"):
         db.append_message(name, "user", name, create={"source": "cli"})
@@ -87,6 +94,7 @@ async def test_an_id_a_prefix_a_title_and_a_key_are_understood(db, call, refused
     )
 
 
+@pytest.mark.requirement("serving:conversation")
 async def test_a_title_reads_the_tip_and_an_id_that_session(db, call):
     db.append_message("old", "user", "first", create={"source": "cli"})
     db.set_session_title("old", "Trip")
@@ -100,6 +108,7 @@ async def test_a_title_reads_the_tip_and_an_id_that_session(db, call):
     assert [each["text"] for each in by_id["messages"]] == ["first"]
 
 
+@pytest.mark.requirement("serving:conversation")
 async def test_a_full_view_goes_on_into_the_parent(db, call):
     db.append_message("old", "user", "first", create={"source": "cli"})
     db.end_session("old", "compression")
@@ -112,6 +121,7 @@ async def test_a_full_view_goes_on_into_the_parent(db, call):
     assert older["next_cursor"] is None
 
 
+@pytest.mark.requirement("serving:conversation")
 async def test_compacted_rows_are_shown_and_marked_in_a_full_view_alone(db, call):
     db.append_message("s1", "user", "long ago", create={"source": "cli"})
     db.archive_and_compact("s1", [{"role": "user", "content": "[summary]"}])
@@ -138,6 +148,7 @@ async def test_a_hit_that_was_compressed_is_read_on_at_with_what_was_said_around
     assert [each["text"] for each in back["messages"]] == said[:2]
 
 
+@pytest.mark.requirement("serving:pieces")
 async def test_tool_rows_are_shortened_unless_detailed(db, call):
     called = {"id": "c1", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
     db.append_message("s1", "assistant", "", tool_calls=[called], create={"source": "cli"})
@@ -150,6 +161,7 @@ async def test_tool_rows_are_shortened_unless_detailed(db, call):
     assert "cut_chars" not in whole
 
 
+@pytest.mark.requirement("serving:pieces")
 @pytest.mark.parametrize(
     "text", ["a" * 90_000, "\n\t" * 30_000, "数据🚀" * 9_000], ids=["a", "n", "z"]
 )
@@ -166,6 +178,7 @@ async def test_a_message_that_does_not_fit_is_read_in_pieces(db, call, text):
     assert page["next_cursor"] is None
 
 
+@pytest.mark.requirement("serving:pieces")
 @pytest.mark.parametrize("most", [1_000, 5_000, 40_000])
 async def test_an_answer_is_within_max_chars_and_following_the_cursor_reads_all(
     ids, db, call, most
@@ -181,6 +194,7 @@ async def test_an_answer_is_within_max_chars_and_following_the_cursor_reads_all(
     assert found == {*ids, *more}
 
 
+@pytest.mark.requirement("serving:pieces")
 async def test_a_picture_alone_says_that_it_is_one(db, call):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     db.append_message("s1", "user", [picture], create={"source": "cli"})
@@ -188,11 +202,13 @@ async def test_a_picture_alone_says_that_it_is_one(db, call):
     assert page["messages"][0]["text"] == "[image]"
 
 
+@pytest.mark.requirement("serving:read")
 async def test_roles_may_be_a_list_that_was_sent_as_its_json(ids, call):
     page = await call("sessions_read", session="s1", roles='["user"]')
     assert {each["role"] for each in page["messages"]} == {"user"}
 
 
+@pytest.mark.requirement("serving:read")
 async def test_a_message_of_another_session_is_pointed_to(ids, db, refused):
     other = int(db.append_message("s2", "user", "here", create={"source": "cli"}))
     text = await refused("sessions_read", session="s1", around=other)
@@ -200,6 +216,7 @@ async def test_a_message_of_another_session_is_pointed_to(ids, db, refused):
     assert "no message 999" in await refused("sessions_read", session="s1", around=999)
 
 
+@pytest.mark.requirement("serving:pieces")
 async def test_a_cut_message_goes_on_in_the_detail_that_it_was_begun_in(db, call):
     text = "A" * 15_000 + "B" * 15_000 + "END"
     db.append_message("s1", "tool", text, tool_name="read_file", create={"source": "cli"})
@@ -213,6 +230,7 @@ async def test_a_cut_message_goes_on_in_the_detail_that_it_was_begun_in(db, call
     assert shown == text
 
 
+@pytest.mark.requirement("serving:read")
 async def test_every_live_row_is_shown_whatever_its_role_and_none_that_was_taken_back(db, call):
     db.create_session("s1", "cli")
     rows = [("system", "be brief"), ("user", "hi"), ("assistant", ""), ("tool", "done"), ("x", "y")]

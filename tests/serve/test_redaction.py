@@ -16,6 +16,7 @@ from tests.serve.planted import HARMLESS, PLANTED, secret_of
 KINDS = pytest.mark.parametrize("kind", PLANTED)
 
 
+@pytest.mark.requirement("faces:redaction")
 @KINDS
 def test_a_secret_is_taken_out_and_the_text_around_it_stays(kind):
     shown = redact(f"before {PLANTED[kind]} after")
@@ -24,17 +25,20 @@ def test_a_secret_is_taken_out_and_the_text_around_it_stays(kind):
     assert "[redacted" in shown
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("text", HARMLESS)
 def test_hashes_ids_and_plain_words_stay(text):
     assert redact(f"a {text} b") == f"a {text} b"
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("kind", ["github", "openai", "stripe", "jwt", "rsa", "telegram", "google"])
 def test_a_text_that_was_cut_within_a_secret_shows_nothing_of_it(kind):
     cut = f"use {PLANTED[kind]}"[:24] + "..."
     assert redact_cut(cut).startswith("use [redacted]"), redact_cut(cut)
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("kind", ["twilio", "mailgun", "mailchimp", "discord"])
 def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
     digits = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
@@ -48,6 +52,7 @@ def test_a_preview_shows_nothing_of_a_key_that_it_was_cut_within(kind):
         assert redact_cut(f"use {whole[:length]}...").startswith("use [redacted"), length
 
 
+@pytest.mark.requirement("faces:redaction")
 @KINDS
 def test_a_secret_is_seen_beside_those_of_every_other_kind(kind):
     others = [planted for other, planted in PLANTED.items() if other != kind]
@@ -55,6 +60,7 @@ def test_a_secret_is_seen_beside_those_of_every_other_kind(kind):
     assert secret_of(PLANTED[kind]) not in shown
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("says", ["=", ":", ": ", " := ", " => ", '": "', r"\": \"", "' = '"])
 @pytest.mark.parametrize("name", ["api_key", "DB_PASSWORD", "client-secret", "authToken", "PASSWD"])
 def test_what_a_name_says_to_be_a_secret_is_one_in_every_notation(name, says):
@@ -80,6 +86,7 @@ AROUND = {
 }
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("around", AROUND)
 def test_a_secret_is_seen_whatever_stands_around_it(around):
     before, _, behind = AROUND[around].partition("{}")
@@ -88,6 +95,7 @@ def test_a_secret_is_seen_whatever_stands_around_it(around):
         assert not any(needle in shown for needle in NEEDLES), (kind, shown)
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_secret_is_seen_in_json_and_in_json_in_that(times):
     for kind, text in FORMATS.items():
@@ -97,6 +105,7 @@ def test_a_secret_is_seen_in_json_and_in_json_in_that(times):
         assert not any(needle in redact(said) for needle in NEEDLES), (kind, said)
 
 
+@pytest.mark.requirement("faces:redaction")
 @KINDS
 def test_a_hidden_sign_in_a_secret_hides_nothing_of_it(kind):
     planted, secret = PLANTED[kind], secret_of(PLANTED[kind])
@@ -106,6 +115,7 @@ def test_a_hidden_sign_in_a_secret_hides_nothing_of_it(kind):
     assert shown.startswith("before ")
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize(
     "address",
     ["redis://:p4ssword@host:6379", "https://user:p@ss1word@host/x", "amqp://u:a:b1c2d3@host"],
@@ -118,6 +128,7 @@ def test_a_password_in_an_address_is_taken_out_whole(address):
     )
 
 
+@pytest.mark.requirement("faces:redaction")
 def test_a_key_that_was_cut_goes_and_a_header_that_is_talked_of_takes_nothing_along():
     header = "-----BEGIN RSA PRIVATE KEY-----"
     body = PLANTED["pkcs8"].splitlines()[1]
@@ -128,11 +139,13 @@ def test_a_key_that_was_cut_goes_and_a_header_that_is_talked_of_takes_nothing_al
     assert redact(said) == said
 
 
+@pytest.mark.requirement("faces:redaction")
 def test_redacting_twice_is_redacting_once():
     text = "\n".join(PLANTED.values())
     assert redact(redact(text)) == redact(text)
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize(
     "text",
     [
@@ -179,6 +192,7 @@ def test_no_text_takes_long(text):
     assert redact(text)
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 async def test_no_planted_key_is_on_any_path(db, call, refused):
     for number, (kind, planted) in enumerate(PLANTED.items()):
@@ -207,6 +221,7 @@ async def test_no_planted_key_is_on_any_path(db, call, refused):
     assert seen == []
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @KINDS
 async def test_what_is_asked_for_by_a_secret_repeats_none(client, kind):
@@ -223,6 +238,7 @@ async def test_what_is_asked_for_by_a_secret_repeats_none(client, kind):
     assert secret[:60] not in prompt.messages[0].content.text
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @KINDS
 async def test_a_query_that_is_a_secret_finds_nothing(db, call, kind):
@@ -232,6 +248,7 @@ async def test_a_query_that_is_a_secret_finds_nothing(db, call, kind):
     assert (await call("sessions_list", query=planted[:1900]))["sessions"] == []
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @pytest.mark.options(redact=False)
 async def test_who_asks_for_it_gets_everything(db, call):
@@ -248,6 +265,7 @@ def _calling(name, **given):
     return [{"id": "c", "type": "function", "function": called}]
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "given",
@@ -269,6 +287,7 @@ async def test_a_hit_in_what_a_tool_was_called_with_shows_no_secret(db, call, gi
     assert (await call("sessions_search", query="walrus"))["hits"]
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 async def test_a_secret_that_a_hidden_sign_parts_is_not_in_a_snippet(db, call):
     text = f"sk-ant-api03-\u200b{SECRET}Gf2Ds6Az4 walrus"
@@ -277,6 +296,7 @@ async def test_a_secret_that_a_hidden_sign_parts_is_not_in_a_snippet(db, call):
     assert SECRET not in hit["snippet"]
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 async def test_a_name_of_a_tool_shows_no_secret(db, call):
     calls = _calling(f"sk-ant-api03-{SECRET}", a=1)
@@ -284,6 +304,7 @@ async def test_a_name_of_a_tool_shows_no_secret(db, call):
     assert SECRET not in json.dumps(await call("sessions_read", session="s1"))
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 async def test_a_plan_gives_no_secret_as_a_reason(db, call):
     create = {"source": "cli", "started_at": 1_600_000_000}
@@ -296,6 +317,7 @@ async def test_a_plan_gives_no_secret_as_a_reason(db, call):
     assert SECRET not in json.dumps(done)
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 async def test_a_brief_has_no_secret_in_what_must_survive_and_its_digest(db, call):
     for number in range(60):
@@ -313,6 +335,7 @@ async def test_a_brief_has_no_secret_in_what_must_survive_and_its_digest(db, cal
     assert SECRET not in json.dumps(planned)
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 async def test_a_name_of_a_resource_has_no_sign_that_hides(db, client):
     text = "sk-ant-api03-\u200b" + f"{SECRET} \u202eevil\x1b[31m"
@@ -322,6 +345,7 @@ async def test_a_name_of_a_resource_has_no_sign_that_hides(db, client):
     assert not {"\u202e", "\x1b", "\u200b"} & set(first.name)
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("text", ["DB_PASSWORD=aB3$dE5fG7hJ9kLm", "password: x1$yyyyyyyy"])
 def test_a_value_with_a_dollar_in_it_is_a_secret_too(text):
     shown = redact(text)
@@ -329,11 +353,13 @@ def test_a_value_with_a_dollar_in_it_is_a_secret_too(text):
     assert text[-8:] not in shown
 
 
+@pytest.mark.requirement("faces:redaction")
 @pytest.mark.parametrize("text", ["api_key=$SECRET_FROM_ENV1", "PASSWORD=${DB_PASS_1}"])
 def test_the_name_of_a_variable_is_none(text):
     assert redact(text) == text
 
 
+@pytest.mark.requirement("faces:redacted-paths")
 @pytest.mark.anyio
 @pytest.mark.parametrize("value", ["{}", "{} and more"])
 @pytest.mark.parametrize(
@@ -352,6 +378,7 @@ async def test_a_value_beside_its_name_in_a_call_is_in_no_snippet(db, call, valu
         assert secret not in json.dumps(read)
 
 
+@pytest.mark.requirement("faces:redaction")
 def test_a_call_with_many_values_and_secrets_is_read_at_once():
     """What looked for each value in each secret would take minutes, and the test its timeout."""
     many = [{"password": f"hunter2-{number:06}"} for number in range(20_000)]

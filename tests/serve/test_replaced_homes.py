@@ -33,6 +33,7 @@ def replace(home_path: Path, name: str) -> None:
     other.replace(home_path / "state.db")
 
 
+@pytest.mark.requirement("faces:replaced")
 async def test_another_database_in_its_place_is_read_and_written(home_path, call):
     for name in ("one", "two", "three"):
         replace(home_path, name)
@@ -46,6 +47,7 @@ async def test_another_database_in_its_place_is_read_and_written(home_path, call
         assert planned["outcome"] in ("planned", "nothing")
 
 
+@pytest.mark.requirement("faces:replaced")
 async def test_who_waits_hears_of_another_database_that_events_were_missed(home_path, call):
     replace(home_path, "one")
     start = await call("events_wait", timeout_s=0)
@@ -70,6 +72,7 @@ async def test_a_call_that_is_under_way_goes_on_where_the_home_is_replaced_twice
     served.close()
 
 
+@pytest.mark.requirement("faces:replaced")
 async def test_who_has_subscribed_is_told_that_all_is_otherwise(home_path):
     replace(home_path, "one")
     served = Served(Options(home=str(home_path)))
@@ -83,6 +86,7 @@ async def test_who_has_subscribed_is_told_that_all_is_otherwise(home_path):
     served.close()
 
 
+@pytest.mark.requirement("faces:replaced")
 async def test_a_batch_of_the_one_before_is_none_of_the_other(home_path, call, refused):
     replace(home_path, "one")
     batch = (await call("sessions_edit", session="one", title="One"))["batch"]
@@ -108,18 +112,21 @@ def _silent(caplog):
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.requirement("faces:damage")
 async def test_of_a_home_with_damage_the_fixed_resources_are_listed(damaged, client, silent):
     listed = await client.list_resources()
     assert [str(each.uri) for each in listed.resources] == ["sessions://stats", "sessions://routes"]
     assert listed.next_cursor is None
 
 
+@pytest.mark.requirement("faces:damage")
 async def test_of_a_home_with_damage_nothing_is_completed(damaged, client, silent):
     for ref, argument in COMPLETED:
         given = {"name": argument, "value": "a"}
         assert (await client.complete(ref, given)).completion.values == []
 
 
+@pytest.mark.requirement("faces:damage")
 async def test_a_home_with_damage_is_reported_by_the_statistics(damaged, call, silent):
     report = await call("sessions_stats")
     assert [each["code"] for each in report["findings"]] == ["unreadable"]
@@ -138,6 +145,7 @@ CALLS = (
 )
 
 
+@pytest.mark.requirement("faces:damage")
 async def test_every_tool_says_what_is_wrong_and_where_more_is_said(damaged, refused, silent):
     for tool, given in CALLS:
         said = await refused(tool, **given)

@@ -27,6 +27,7 @@ async def read(client, uri):
     return json.loads(content.text)
 
 
+@pytest.mark.requirement("faces:listing")
 async def test_the_listing_is_the_newest_fifty_and_the_fixed_ones_in_pages(client):
     found, cursor, pages = [], None, 0
     while pages == 0 or cursor:
@@ -39,12 +40,14 @@ async def test_the_listing_is_the_newest_fifty_and_the_fixed_ones_in_pages(clien
     assert {"sessions://stats", "sessions://routes"} <= set(found)
 
 
+@pytest.mark.requirement("faces:refusals")
 async def test_a_foreign_cursor_is_an_error_of_the_protocol(client):
     with pytest.raises(MCPError) as caught:
         await client.list_resources(cursor="x")
     assert caught.value.error.code == -32602
 
 
+@pytest.mark.requirement("faces:listing")
 async def test_the_templates_are_those_of_the_surface(client):
     listed = (await client.list_resource_templates()).resource_templates
     assert [each.uri_template for each in listed] == [
@@ -54,6 +57,7 @@ async def test_the_templates_are_those_of_the_surface(client):
     ]
 
 
+@pytest.mark.requirement("faces:resources")
 async def test_a_resource_says_what_its_tool_says(client, call):
     row = await read(client, "session://s%2F07")
     page = await read(client, "session://s%2F07/messages")
@@ -64,6 +68,7 @@ async def test_a_resource_says_what_its_tool_says(client, call):
     assert (await read(client, "sessions://routes")) == {"routes": [], "next_cursor": None}
 
 
+@pytest.mark.requirement("faces:resources")
 async def test_messages_go_on_by_a_cursor(client, db):
     for number in range(60):
         db.append_message("s/07", "user", f"more {number}")
@@ -72,6 +77,7 @@ async def test_messages_go_on_by_a_cursor(client, db):
     assert len(page["messages"]) + len(more["messages"]) == 61
 
 
+@pytest.mark.requirement("faces:refusals")
 @pytest.mark.parametrize(
     "uri", ["session://nope", "session://..%2Fx", "route://nope", "route://_README", "other://x"]
 )
@@ -81,12 +87,14 @@ async def test_what_is_not_there_is_not_found(client, uri):
     assert caught.value.error.code == -32602
 
 
+@pytest.mark.requirement("faces:refusals")
 async def test_a_malformed_cursor_in_an_address_is_an_error_of_the_protocol(client):
     with pytest.raises(MCPError) as caught:
         await client.read_resource("session://s%2F07/messages?cursor=x")
     assert caught.value.error.code == -32602
 
 
+@pytest.mark.requirement("faces:refusals")
 async def test_a_cursor_in_an_address_is_that_of_its_session(client, db):
     for number in range(60):
         db.append_message("s/07", "user", f"more {number}")
@@ -97,6 +105,7 @@ async def test_a_cursor_in_an_address_is_that_of_its_session(client, db):
     assert "session is not that of the cursor" in caught.value.error.message
 
 
+@pytest.mark.requirement("faces:prompts")
 async def test_the_prompts_name_calls_and_quote_what_was_given(client):
     listed = (await client.list_prompts()).prompts
     assert [each.name for each in listed] == ["catch_up", "tidy_up", "compress_session"]
@@ -107,6 +116,7 @@ async def test_the_prompts_name_calls_and_quote_what_was_given(client):
     assert "sessions_read" in text
 
 
+@pytest.mark.requirement("faces:refusals")
 @pytest.mark.parametrize(
     ("name", "given"),
     [("nope", {}), ("catch_up", {}), ("catch_up", {"session": " "}), ("tidy_up", {"x": "1"})],
@@ -117,6 +127,7 @@ async def test_a_wrong_prompt_is_an_error_of_the_protocol(client, name, given):
     assert caught.value.error.code == -32602
 
 
+@pytest.mark.requirement("faces:prompts")
 async def test_each_prompt_says_what_it_takes_and_names_the_calls_of_its_task(client):
     listed = {each.name: each for each in (await client.list_prompts()).prompts}
     takes = {n: [(a.name, a.required) for a in p.arguments or []] for n, p in listed.items()}
@@ -134,6 +145,7 @@ async def test_each_prompt_says_what_it_takes_and_names_the_calls_of_its_task(cl
         assert ('"s/07"' in message.content.text) == bool(given)
 
 
+@pytest.mark.requirement("faces:completions")
 async def test_ids_and_titles_are_completed(client):
     prompt = PromptReference(name="catch_up")
     by_title = await client.complete(prompt, {"name": "session", "value": "the p"})
@@ -155,6 +167,7 @@ def _routed(db, home_path):
     return entry
 
 
+@pytest.mark.requirement("faces:completions")
 async def test_sources_keys_and_projects_are_completed(client, routed):
     prompt = PromptReference(name="catch_up")
     route = ResourceTemplateReference(uri="route://{session_key}")
@@ -169,6 +182,7 @@ async def test_sources_keys_and_projects_are_completed(client, routed):
         assert (answer.values, answer.total, answer.has_more) == (found, len(found), False)
 
 
+@pytest.mark.requirement("faces:resources")
 async def test_a_route_is_read_under_its_key_and_among_all(client, call, routed):
     (row,) = (await call("routes_list"))["routes"]
     assert await read(client, f"route://{quote(routed.session_key, safe='')}") == row
@@ -176,6 +190,7 @@ async def test_a_route_is_read_under_its_key_and_among_all(client, call, routed)
     assert row["session_id"] == routed.session_id
 
 
+@pytest.mark.requirement("faces:resources")
 async def test_the_statistics_are_those_of_the_tool(client, call):
     report = await read(client, "sessions://stats")
     assert report.keys() == (await call("sessions_stats")).keys()

@@ -24,6 +24,7 @@ def _key(db, home_path):
         return entry.session_key
 
 
+@pytest.mark.requirement("serving:routes")
 async def test_a_route_says_exactly_what_the_surface_says(call, key):
     (route,) = (await call("routes_list", platform="telegram"))["routes"]
     assert route == {
@@ -36,6 +37,7 @@ async def test_a_route_says_exactly_what_the_surface_says(call, key):
     }
 
 
+@pytest.mark.requirement("serving:routes")
 async def test_routes_are_filtered_and_paged(call, key):
     assert len((await call("routes_list", query="lisbon"))["routes"]) == 1
     assert len((await call("routes_list", state="active"))["routes"]) == 1
@@ -46,11 +48,13 @@ async def test_routes_are_filtered_and_paged(call, key):
     assert rest["next_cursor"] is None
 
 
+@pytest.mark.requirement("serving:routes")
 async def test_a_session_is_read_by_the_key_of_its_chat(call, key):
     page = await call("sessions_read", session=key)
     assert [each["text"] for each in page["messages"]] == ["hello"]
 
 
+@pytest.mark.requirement("serving:stats")
 async def test_the_report_has_exactly_the_keys_of_the_surface(call, key, home_path):
     report = await call("sessions_stats")
     assert list(report) == [
@@ -72,6 +76,7 @@ async def test_the_report_has_exactly_the_keys_of_the_surface(call, key, home_pa
     assert report["sessions"]["by_source"]["telegram"] == 1
 
 
+@pytest.mark.requirement("serving:stats")
 async def test_a_finding_names_the_call_that_mends_it(call, db):
     db.append_message("old", "user", "x", timestamp=1.6e9, create={"started_at": 1.6e9})
     db.end_session("old", "user_exit")
@@ -79,6 +84,7 @@ async def test_a_finding_names_the_call_that_mends_it(call, db):
     assert findings["old_sessions"]["tool"] == "sessions_prune(what='sessions')"
 
 
+@pytest.mark.requirement("serving:stats")
 async def test_the_report_counts_what_is_there(call, db):
     for name in ("open", "ended", "archived"):
         db.append_message(name, "user", "hello", create={"source": "cli"})
@@ -114,6 +120,7 @@ def _gateway(home_path):
         process.kill()
 
 
+@pytest.mark.requirement("serving:routes")
 async def test_beside_a_live_gateway_routes_are_read_and_a_change_of_one_says_what_to_stop(
     call, key, gateway
 ):

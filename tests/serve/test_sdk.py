@@ -31,6 +31,7 @@ def _bare():
     return MCPServer("bare")
 
 
+@pytest.mark.requirement("faces:sdk")
 async def test_a_tool_can_be_added_that_was_made_by_hand(bare):
     assert isinstance(bare._tool_manager, ToolManager)
     assert private.names_of_tools(bare) == []
@@ -42,6 +43,7 @@ async def test_a_tool_can_be_added_that_was_made_by_hand(bare):
     assert answer.content[0].text == "said"
 
 
+@pytest.mark.requirement("faces:sdk")
 def test_the_names_of_prompts_are_known(bare):
     assert private.names_of_prompts(bare) == []
 
@@ -52,6 +54,7 @@ def test_the_names_of_prompts_are_known(bare):
     assert private.names_of_prompts(bare) == ["asked"]
 
 
+@pytest.mark.requirement("faces:sdk")
 async def test_a_handler_can_be_replaced(bare):
     async def listed(_, params):
         return ListResourcesResult(resources=[], next_cursor="ours")
@@ -63,12 +66,14 @@ async def test_a_handler_can_be_replaced(bare):
         assert (await client.list_resources()).next_cursor == "ours"
 
 
+@pytest.mark.requirement("faces:sdk")
 def test_streams_that_listen_can_be_ended(made):
     assert private.handler(made, "resources/subscribe") is not None
     assert isinstance(private.handler(made, "subscriptions/listen"), ListenHandler)
     assert closing_streams(made)() is None
 
 
+@pytest.mark.requirement("faces:sdk")
 def test_the_older_handshake_says_that_lists_change(made):
     capabilities = made._lowlevel_server.create_initialization_options().capabilities
     assert capabilities.resources.list_changed
@@ -77,6 +82,7 @@ def test_the_older_handshake_says_that_lists_change(made):
     assert capabilities.prompts.list_changed
 
 
+@pytest.mark.requirement("faces:sdk")
 def test_arguments_are_validated_by_one_method():
     assert issubclass(Arguments, ArgModelBase)
     assert "validate_arguments" in vars(FuncMetadata)
@@ -86,6 +92,7 @@ def test_arguments_are_validated_by_one_method():
     )
 
 
+@pytest.mark.requirement("faces:sdk")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_what_a_test_registers_stays_beside_our_tools(made, mode):
     @made.tool()
@@ -105,6 +112,7 @@ async def test_what_a_test_registers_stays_beside_our_tools(made, mode):
         assert (await client.read_resource("test://static")).contents[0].text == "static"
 
 
+@pytest.mark.requirement("faces:crash")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_crash_says_nothing_of_itself_to_the_client(made, mode, monkeypatch, caplog):
     def crash(*_, **__):

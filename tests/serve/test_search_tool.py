@@ -19,6 +19,7 @@ def _said(db):
     db.set_session_title("shop", "The shop")
 
 
+@pytest.mark.requirement("serving:search")
 async def test_a_hit_says_exactly_what_the_surface_says(call):
     found = await call("sessions_search", query='"part 3"')
     assert found["hits"] == [
@@ -35,12 +36,14 @@ async def test_a_hit_says_exactly_what_the_surface_says(call):
     assert (found["matched"], found["searched_back_to"]) == ("all", None)
 
 
+@pytest.mark.requirement("serving:search")
 async def test_a_hit_is_read_around(call):
     (hit,) = (await call("sessions_search", query='"part 3"'))["hits"]
     page = await call("sessions_read", session=hit["session_id"], around=hit["message_id"], limit=3)
     assert [each["text"][-1] for each in page["messages"]] == ["2", "3", "4"]
 
 
+@pytest.mark.requirement("serving:search")
 async def test_a_conversation_has_its_best_hit_alone_unless_messages_are_asked_for(call):
     alone = await call("sessions_search", query="ledger")
     each = await call("sessions_search", query="ledger", per="message", limit=4)
@@ -49,6 +52,7 @@ async def test_a_conversation_has_its_best_hit_alone_unless_messages_are_asked_f
     assert len({hit["message_id"] for hit in each["hits"] + rest["hits"]}) == 7
 
 
+@pytest.mark.requirement("serving:search")
 async def test_filters_narrow_it(call):
     assert len((await call("sessions_search", query="ledger", source="telegram"))["hits"]) == 1
     assert len((await call("sessions_search", query="ledger", project="/src"))["hits"]) == 1
@@ -58,10 +62,12 @@ async def test_filters_narrow_it(call):
     assert {hit["session_id"] for hit in inside["hits"]} == {"shop"}
 
 
+@pytest.mark.requirement("serving:search")
 async def test_a_query_is_required(refused):
     assert "query is required" in await refused("sessions_search")
 
 
+@pytest.mark.requirement("serving:search")
 @pytest.mark.parametrize(
     "query", ['"', "null", "[1]", "a AND", "NEAR(", "'; DROP TABLE", "\x00", "*"]
 )
@@ -70,12 +76,14 @@ async def test_whatever_is_typed_is_answered(client, query):
     assert result.is_error is False or "query" in result.content[0].text, result
 
 
+@pytest.mark.requirement("serving:search")
 async def test_a_piece_of_a_word_is_found_where_that_is_asked_for(call):
     assert (await call("sessions_search", query="QLite, pa"))["hits"] == []
     found = await call("sessions_search", query="QLite, pa", mode="substring", per="message")
     assert (len(found["hits"]), found["matched"]) == (6, "substring")
 
 
+@pytest.mark.requirement("serving:search")
 async def test_what_was_compacted_is_found_and_says_so(call, db):
     db.archive_and_compact("shop", [{"role": "user", "content": "[summary of the shop]"}])
     (hit,) = (await call("sessions_search", query='"part 3"'))["hits"]
@@ -84,6 +92,7 @@ async def test_what_was_compacted_is_found_and_says_so(call, db):
     assert "compacted" not in hit
 
 
+@pytest.mark.requirement("serving:search")
 async def test_more_is_shown_around_a_hit_where_that_is_asked_for(call, db):
     text = f"{'before ' * 40}needle {'behind ' * 40}"
     db.append_message("long", "user", text, create={"source": "cli"})
@@ -94,6 +103,7 @@ async def test_more_is_shown_around_a_hit_where_that_is_asked_for(call, db):
     assert len(long["snippet"]) > len(short["snippet"]) + 300
 
 
+@pytest.mark.requirement("serving:search")
 async def test_hits_go_on_behind_their_cursor_to_the_end(call):
     found, page = [], await call("sessions_search", query="ledger", per="message", limit=2)
     while True:

@@ -31,6 +31,7 @@ def _served(db, home_path):
     served.close()
 
 
+@pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 async def test_an_older_client_is_told_of_what_it_subscribed_to(db, served):
     told = []
@@ -57,6 +58,7 @@ async def test_an_older_client_is_told_of_what_it_subscribed_to(db, served):
     assert {str(uri) for uri in updated} == {"session://s1"}
 
 
+@pytest.mark.requirement("serving:subscriptions")
 async def test_a_newer_client_is_told_of_what_comes_right_behind_the_answer(db, served):
     created = server.create(served)
     async with Client(created, mode="auto", cache=None) as client:
@@ -95,6 +97,7 @@ class Line:
         self.told.append("lists")
 
 
+@pytest.mark.requirement("serving:subscriptions")
 async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
     wanting, asleep, awake = subscriptions.Subscriptions(), Line(), Line()
     for line in (asleep, awake):
@@ -110,6 +113,7 @@ async def test_who_does_not_read_keeps_nobody_waiting_and_is_told_later():
     assert asleep.told == ["a://1", "lists"]
 
 
+@pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_who_is_gone_is_forgotten(mode, served, monkeypatch):
@@ -125,6 +129,7 @@ async def test_who_is_gone_is_forgotten(mode, served, monkeypatch):
         assert not wanting.wanted
 
 
+@pytest.mark.requirement("serving:subscriptions")
 async def test_who_follows_too_much_is_told_so(monkeypatch):
     monkeypatch.setattr(subscriptions, "_MOST_ADDRESSES", 2)
     wanting, line = subscriptions.Subscriptions(), Line()
@@ -143,6 +148,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -190,6 +196,7 @@ async def test_what_is_edited_is_told_however_old_it_is(mode, change, db, served
             tasks.cancel_scope.cancel()
 
 
+@pytest.mark.requirement("serving:subscriptions")
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 async def test_a_pin_is_told_where_no_column_has_it(tmp_path):
     home = tmp_path / "hermes"

@@ -102,17 +102,20 @@ async def _tools(client):
     return {tool.name: tool for tool in (await client.list_tools()).tools}
 
 
+@pytest.mark.requirement("serving:surface")
 async def test_every_argument_is_that_of_the_surface(tools):
     listed = {name: sorted(tool.input_schema["properties"]) for name, tool in tools.items()}
     assert listed == {n: sorted([*args.split(), "profile"]) for n, args in ARGUMENTS.items()}
 
 
+@pytest.mark.requirement("serving:surface")
 async def test_what_is_required_and_that_nothing_else_is_taken(tools):
     required = {n: tool.input_schema.get("required", []) for n, tool in tools.items()}
     assert required == {name: REQUIRED.get(name, []) for name in ARGUMENTS}
     assert all(tool.input_schema["additionalProperties"] is False for tool in tools.values())
 
 
+@pytest.mark.requirement("serving:surface")
 async def test_limits_and_values_are_those_of_the_surface(tools):
     for name, (default, most) in LIMITS.items():
         limit = tools[name].input_schema["properties"]["limit"]
@@ -125,6 +128,7 @@ async def test_limits_and_values_are_those_of_the_surface(tools):
     assert (most["default"], most["minimum"], most["maximum"]) == (20_000, 1_000, 40_000)
 
 
+@pytest.mark.requirement("serving:surface")
 async def test_what_is_not_given_is_what_the_surface_says(tools):
     for name, tool in tools.items():
         for argument, schema in tool.input_schema["properties"].items():
@@ -132,6 +136,7 @@ async def test_what_is_not_given_is_what_the_surface_says(tools):
             assert schema.get("default") == default, (name, argument)
 
 
+@pytest.mark.requirement("serving:surface")
 async def test_every_hint_is_set(tools):
     for name, tool in tools.items():
         changes, destructive = HINTS.get(name, (False, False))
@@ -141,6 +146,7 @@ async def test_every_hint_is_set(tools):
         assert (hints.idempotent_hint, hints.open_world_hint) == (True, False)
 
 
+@pytest.mark.requirement("serving:small")
 async def test_the_list_of_tools_is_small(tools):
     """3,000 tokens at the four characters that one takes at the least."""
     listed = [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools.values()]
@@ -163,6 +169,7 @@ def parts_of(schema):
             yield from parts_of(each)
 
 
+@pytest.mark.requirement("serving:surface")
 async def test_no_schema_refers_elsewhere_or_says_nothing(tools):
     for name, tool in tools.items():
         for schema in (tool.input_schema, tool.output_schema):
@@ -185,6 +192,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.requirement("serving:surface")
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

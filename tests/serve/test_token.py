@@ -21,12 +21,14 @@ def _db_path(home_path):
     return home_path / "state.db"
 
 
+@pytest.mark.requirement("wire:token")
 def test_it_is_made_once(db_path):
     token = token_of(StateFolder(db_path))
     assert len(token) >= 43
     assert token_of(StateFolder(db_path)) == token
 
 
+@pytest.mark.requirement("wire:token")
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"x", b"\xff\xfe" * 20, b"only-fifteen-ch", b"a\0" * 20]
 )
@@ -42,6 +44,7 @@ def test_a_file_that_holds_none_is_refused(db_path, content):
     assert token_of(StateFolder(db_path)) == token_of(StateFolder(db_path))
 
 
+@pytest.mark.requirement("wire:token")
 def test_the_start_is_refused_with_what_is_wrong(db_path):
     token_of(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
@@ -59,6 +62,7 @@ def test_the_start_is_refused_with_what_is_wrong(db_path):
     assert "remove it, and a new one is made" in done.stderr
 
 
+@pytest.mark.requirement("wire:token")
 def test_a_folder_in_its_place_is_refused(db_path):
     token_of(StateFolder(db_path))
     file = StateFolder(db_path).find() / "token"
@@ -68,6 +72,7 @@ def test_a_folder_in_its_place_is_refused(db_path):
         token_of(StateFolder(db_path))
 
 
+@pytest.mark.requirement("wire:token")
 @pytest.mark.parametrize("given", ["short", "ü" * 20, "with\ta-tab-in-it-and-long"])
 def test_one_of_the_environment_is_refused_that_is_none(db_path, monkeypatch, given):
     monkeypatch.setenv(VARIABLE, given)
@@ -82,6 +87,7 @@ def test_token_that_cannot_be_kept_names_the_variable(db_path):
         token_of(folder)
 
 
+@pytest.mark.requirement("wire:token")
 def test_that_of_the_environment_is_taken(db_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, " a-token-of-the-environment ")
     assert token_of(StateFolder(db_path)) == "a-token-of-the-environment"

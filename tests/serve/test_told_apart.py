@@ -39,6 +39,7 @@ LISTS = (
 )
 
 
+@pytest.mark.requirement("faces:told-apart")
 @pytest.mark.parametrize(("tool", "rows", "more"), LISTS)
 async def test_a_call_without_a_profile_means_the_first_and_every_row_says_which(
     call, tool, rows, more
@@ -48,6 +49,7 @@ async def test_a_call_without_a_profile_means_the_first_and_every_row_says_which
         assert [row["profile"] for row in page[rows]] == [given.get("profile", "work")]
 
 
+@pytest.mark.requirement("faces:carried")
 async def test_a_cursor_goes_on_in_its_profile(call):
     first = await call("sessions_list", profile="default", limit=2)
     rest = await call("sessions_list", cursor=first["next_cursor"])
@@ -55,6 +57,7 @@ async def test_a_cursor_goes_on_in_its_profile(call):
     assert found == ["new_default", "older_default", "old_default"]
 
 
+@pytest.mark.requirement("faces:told-apart")
 async def test_an_event_says_whose_it_is_and_is_waited_for_by_the_cursor_alone(call, homes):
     cursor = (await call("events_wait", profile="default", timeout_s=0))["cursor"]
     for name, path in homes.items():
@@ -65,12 +68,14 @@ async def test_an_event_says_whose_it_is_and_is_waited_for_by_the_cursor_alone(c
     assert (event["profile"], event["text"]) == ("default", "more of default")
 
 
+@pytest.mark.requirement("faces:told-apart")
 async def test_a_read_and_an_edit_say_whose_the_session_is(call):
     given = {"session": "new_default", "profile": "default"}
     assert (await call("sessions_read", **given))["session"]["profile"] == "default"
     assert (await call("sessions_edit", **given, title="T"))["session"]["profile"] == "default"
 
 
+@pytest.mark.requirement("faces:carried")
 @pytest.mark.parametrize("profile", ["default", "work"])
 async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
     planned = await call("sessions_prune", profile=profile)
@@ -84,6 +89,7 @@ async def test_a_plan_and_a_batch_are_passed_alone(call, profile, homes):
         assert db.get_session(f"old_{profile}")["end_reason"] == "user_exit"
 
 
+@pytest.mark.requirement("faces:carried")
 async def test_a_profile_with_damage_keeps_no_plan_of_another_from_being_found(call, homes):
     for file in homes["work"].glob("state.db*"):
         file.unlink()
@@ -92,6 +98,7 @@ async def test_a_profile_with_damage_keeps_no_plan_of_another_from_being_found(c
     assert (await call("sessions_prune", plan=planned["plan"]))["removed"] == 2
 
 
+@pytest.mark.requirement("faces:carried")
 async def test_a_plan_and_a_batch_are_refused_beside_another_profile(call, refused):
     planned = await call("sessions_prune", profile="default")
     given = {"plan": planned["plan"], "profile": "work"}
@@ -101,11 +108,13 @@ async def test_a_plan_and_a_batch_are_refused_beside_another_profile(call, refus
     assert "there is no" in await refused("sessions_restore", **given)
 
 
+@pytest.mark.requirement("faces:carried")
 async def test_a_handle_that_no_profile_knows_is_an_error(refused):
     assert "there is no plan 'p_nope'" in await refused("sessions_prune", plan="p_nope")
     assert "there is no batch 'b_nope'" in await refused("sessions_restore", batch="b_nope")
 
 
+@pytest.mark.requirement("faces:carried")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_human_is_asked_about_the_plan_of_its_profile(home_path, mode):
     served, human = Served(Options(home=str(home_path), all_profiles=True)), Human(action="decline")

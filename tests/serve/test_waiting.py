@@ -39,6 +39,7 @@ def _served_looks(monkeypatch):
     return looks
 
 
+@pytest.mark.requirement("serving:waiting")
 async def test_one_looks_for_all(db, call, monkeypatch):
     db.create_session("s1", "cli")
     looks = []
@@ -57,6 +58,7 @@ async def test_one_looks_for_all(db, call, monkeypatch):
     assert len(looks) < 10 * WAITERS
 
 
+@pytest.mark.requirement("serving:waiting")
 async def test_nobody_looks_again_before_somebody_commits_however_many_wait(
     db, call, client, served_looks
 ):
@@ -72,6 +74,7 @@ async def test_nobody_looks_again_before_somebody_commits_however_many_wait(
     assert len(served_looks) < 2 * MANY
 
 
+@pytest.mark.requirement("serving:waiting")
 async def test_all_of_them_hear_of_a_commit(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
@@ -89,6 +92,7 @@ async def test_all_of_them_hear_of_a_commit(db, call):
     assert [each["events"][0]["text"] for each in heard] == ["news"] * WAITERS
 
 
+@pytest.mark.requirement("serving:waiting")
 async def test_when_the_one_who_looks_is_done_another_looks(db, call):
     db.create_session("s1", "cli")
     cursor = (await call("events_wait", timeout_s=0))["cursor"]
@@ -106,6 +110,7 @@ async def test_when_the_one_who_looks_is_done_another_looks(db, call):
     assert [each["events"][0]["text"] for each in heard] == ["news"] * 2
 
 
+@pytest.mark.requirement("serving:waiting")
 async def test_nothing_takes_the_threads_in_which_the_transport_reads_and_writes(db, call, client):
     db.append_message("s1", "user", "hello", create={"source": "cli"})
     started = (await call("events_wait", timeout_s=0))["cursor"]
@@ -128,6 +133,7 @@ async def test_nothing_takes_the_threads_in_which_the_transport_reads_and_writes
             threads.release_on_behalf_of(each)
 
 
+@pytest.mark.requirement("serving:waiting")
 async def test_changes_that_wait_for_a_lock_keep_no_read_waiting(db, call, home_path):
     for number in range(12):
         db.create_session(f"s{number}", "cli")
@@ -219,6 +225,7 @@ async def begin(app):
     return {"mcp_session_id": visit.headers["mcp-session-id"]}
 
 
+@pytest.mark.requirement("serving:crowd")
 async def test_only_so_many_older_clients_are_kept(served, monkeypatch):
     monkeypatch.setattr(http_app, "_SESSIONS", 2)
     app = http_app.app(server.create(served), Door.of("127.0.0.1", [], [], None))
@@ -232,6 +239,7 @@ async def test_only_so_many_older_clients_are_kept(served, monkeypatch):
 WAIT = {"name": "events_wait", "arguments": {"timeout_s": 50}}
 
 
+@pytest.mark.requirement("serving:waiting")
 @pytest.mark.parametrize("ending", ["client", "server"])
 async def test_a_wait_over_http_ends_with_its_client_or_its_server(app, served, ending):
     headers = await begin(app)
@@ -244,6 +252,7 @@ async def test_a_wait_over_http_ends_with_its_client_or_its_server(app, served, 
         await until(lambda: not feed._turn.locked())
 
 
+@pytest.mark.requirement("serving:crowd")
 async def test_only_so_many_requests_are_served_at_once(app, served, monkeypatch):
     monkeypatch.setattr(auth, "_INSIDE", 2)
     headers = await begin(app)

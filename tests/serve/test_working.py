@@ -63,6 +63,7 @@ async def until(there: Callable[[], bool]) -> None:
             await anyio.sleep(0.005)
 
 
+@pytest.mark.requirement("changing:working")
 @MODES
 async def test_a_client_hears_how_far_a_plan_is(served, mode):
     heard = Heard()
@@ -91,6 +92,7 @@ async def test_a_client_hears_how_far_a_plan_is(served, mode):
         assert heard.so_far == [(planned["count"], planned["count"])]
 
 
+@pytest.mark.requirement("changing:working")
 @MODES
 async def test_who_asks_for_no_progress_gets_none(served, mode):
     async with Client(server.create(served), mode=mode) as client:
@@ -99,6 +101,7 @@ async def test_who_asks_for_no_progress_gets_none(served, mode):
         assert done.structured_content["outcome"] == "applied"
 
 
+@pytest.mark.requirement("changing:working")
 @MODES
 async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(served, db, mode):
     async with Client(server.create(served), mode=mode) as client, anyio.create_task_group() as t:
@@ -134,6 +137,7 @@ async def test_a_cancelled_call_ends_between_two_steps_and_the_next_one_goes_on(
         assert db.get_session("old0") is not None
 
 
+@pytest.mark.requirement("changing:working")
 @MODES
 async def test_a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_on(
     served, db, mode, monkeypatch
@@ -162,6 +166,7 @@ async def test_a_call_whose_time_is_over_answers_partial_and_the_same_call_goes_
         assert db.get_session("old0") is not None
 
 
+@pytest.mark.requirement("changing:working")
 @MODES
 async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing(served, db, mode):
     async with Client(server.create(served), mode=mode) as client, anyio.create_task_group() as t:
@@ -194,6 +199,7 @@ async def test_a_compression_that_is_cancelled_before_its_commit_changes_nothing
         assert done["outcome"] == "applied"
 
 
+@pytest.mark.requirement("changing:log")
 @MODES
 @pytest.mark.parametrize(
     ("name", "noted"),
@@ -212,6 +218,7 @@ async def test_the_log_names_the_client(served, mode, name, noted):
     assert [line.client for line in lines] == [noted] * 2
 
 
+@pytest.mark.requirement("changing:working")
 @MODES
 async def test_a_deep_look_says_how_far_it_is_and_ends_when_it_is_cancelled(
     served, mode, monkeypatch

@@ -37,6 +37,7 @@ def chain(path: Path, parents: list[int | None]) -> list[str]:
     return ids
 
 
+@pytest.mark.requirement("search:chains")
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 9).flatmap(
@@ -71,6 +72,7 @@ def walked(db: SessionDB) -> list[str]:
     return asked
 
 
+@pytest.mark.requirement("search:chains")
 @pytest.mark.parametrize("order", ["recent", "started", "size"])
 def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: Order) -> None:
     path = home_path / "state.db"
@@ -81,6 +83,7 @@ def test_a_list_of_a_chain_walks_it_once(home_path: Path, order: Order) -> None:
     assert len(asked) < 4 * LONG
 
 
+@pytest.mark.requirement("search:chains")
 def test_the_roots_in_a_circle_are_known_after_one_walk(home_path: Path) -> None:
     path = home_path / "state.db"
     ids = chain(path, [LONG - 1, *range(LONG - 1)])
@@ -107,6 +110,7 @@ def test_a_session_gets_its_parent_without_a_walk_where_it_has_no_child(home_pat
         assert len([statement for statement in asked if "RECURSIVE" in statement]) == 1
 
 
+@pytest.mark.requirement("search:chains")
 @pytest.mark.parametrize("status", [None, "open", "ended"])
 def test_a_search_over_a_chain_walks_it_once(home_path: Path, status: str | None) -> None:
     path = home_path / "state.db"

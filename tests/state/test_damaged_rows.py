@@ -53,6 +53,7 @@ def db_ids(db: SessionDB) -> list[str]:
     return [f"fill_0_{number:05}" for number in range(5)]
 
 
+@pytest.mark.requirement("lists:damage")
 @pytest.mark.parametrize("damage", [*DAMAGE, *STRANGERS])
 def test_a_damaged_row_hides_nothing(path: Path, damage: str) -> None:
     with SessionDB(path) as db:
@@ -68,6 +69,7 @@ def test_a_damaged_row_hides_nothing(path: Path, damage: str) -> None:
             again.close()
 
 
+@pytest.mark.requirement("lists:damage")
 def test_a_session_is_as_active_as_the_last_of_its_times_that_are_times(path: Path) -> None:
     with connect(path) as connection:
         asked = "SELECT min(id), max(timestamp) FROM messages WHERE session_id = ?"

@@ -24,6 +24,7 @@ def app(home_path: Path, request: pytest.FixtureRequest) -> Path:
     return home_path
 
 
+@pytest.mark.requirement("ledger:kind")
 def test_application_folder_becomes_own_home(app: Path) -> None:
     with SessionDB(app / "state.db") as db:
         assert db.kind == "own"
@@ -32,6 +33,7 @@ def test_application_folder_becomes_own_home(app: Path) -> None:
         assert (db.kind, db.message_count()) == ("own", 1)
 
 
+@pytest.mark.requirement("ledger:kind")
 def test_hermes_home_found_without_database_is_absent(app: Path) -> None:
     with SessionDB(app / "state.db", in_hermes_home=True) as db:
         assert db.kind == "absent"
@@ -60,6 +62,7 @@ def test_named_home_without_path_is_absent(app: Path, monkeypatch: pytest.Monkey
         assert db.kind == "absent"
 
 
+@pytest.mark.requirement("ledger:kind")
 @pytest.mark.parametrize("has_table", [True, False])
 def test_mirror_of_ours_is_no_hermes_sign(home_path: Path, *, has_table: bool) -> None:
     db = SessionDB(home_path / "state.db") if has_table else None
@@ -81,6 +84,7 @@ def test_mirror_that_is_a_pipe_never_blocks(home_path: Path) -> None:
     assert looks_like_hermes(home_path)
 
 
+@pytest.mark.requirement("ledger:kind")
 def test_deleted_database_is_made_again(home_path: Path) -> None:
     """An application whose database was deleted begins anew, with the files that it left."""
     source = SessionSource(platform="telegram", chat_id="42")

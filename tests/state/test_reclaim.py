@@ -162,6 +162,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return memory
 
 
+@pytest.mark.requirement("maintenance:vacuum-memory")
 def test_a_vacuum_beside_a_log_needs_no_memory(db: SessionDB, path: Path, memory: Path) -> None:
     made: list[bool] = []
     assert db.vacuum(step=lambda: made.append(bool(copies(path.parent)))).after_bytes > 0
@@ -170,6 +171,7 @@ def test_a_vacuum_beside_a_log_needs_no_memory(db: SessionDB, path: Path, memory
     assert copies(path.parent) == []
 
 
+@pytest.mark.requirement("maintenance:vacuum-memory")
 def test_a_copy_that_has_no_room_in_memory_is_refused_before_it_begins(
     home_path: Path, memory: Path
 ) -> None:

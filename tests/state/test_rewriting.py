@@ -80,6 +80,7 @@ def test_the_file_has_no_free_pages_afterwards_and_nothing_is_left_beside_it(
     assert copies(path.parent) == []
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 @pytest.mark.parametrize("point", EARLY)
 def test_what_another_process_commits_before_the_lock_begins_it_anew_and_is_kept(
     db: SessionDB, path: Path, point: str
@@ -98,6 +99,7 @@ def test_what_another_process_commits_before_the_lock_begins_it_anew_and_is_kept
     assert db.check_integrity(deep=True) == []
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 def test_what_another_process_commits_before_the_first_look_is_in_the_copy(
     db: SessionDB, path: Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_what_another_process_commits_before_the_first_look_is_in_the_copy(
     assert db.get_meta("first look") == "1"
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 def test_under_the_lock_nobody_can_commit(db: SessionDB, path: Path) -> None:
     said: list[str] = []
     points = course(db, lambda now: said.append(commit(path, now)) if now in LATE else None)
@@ -116,6 +119,7 @@ def test_under_the_lock_nobody_can_commit(db: SessionDB, path: Path) -> None:
     assert db.get_meta("later") == "1"
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 def test_who_writes_again_and_again_is_left_alone(db: SessionDB, path: Path) -> None:
     said: list[str] = []
     free = db.sizes().free
@@ -132,6 +136,7 @@ def test_who_writes_again_and_again_is_left_alone(db: SessionDB, path: Path) -> 
     assert copies(path.parent) == []
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 def test_who_is_writing_when_it_is_to_be_written_back_is_left_alone(
     db: SessionDB, path: Path
 ) -> None:
@@ -152,6 +157,7 @@ def test_who_is_writing_when_it_is_to_be_written_back_is_left_alone(
     assert db.sizes().free == 0
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 def test_a_process_that_comes_meanwhile_reads_and_writes_on(db: SessionDB, path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STAYING, str(path)],
@@ -179,6 +185,7 @@ def test_a_process_that_comes_meanwhile_reads_and_writes_on(db: SessionDB, path:
     assert db.check_integrity(deep=True) == []
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 def test_connections_that_are_open_see_one_moment_and_then_the_new_one(
     db: SessionDB, path: Path
 ) -> None:
@@ -199,6 +206,7 @@ def test_connections_that_are_open_see_one_moment_and_then_the_new_one(
     assert db.check_integrity(deep=True) == []
 
 
+@pytest.mark.requirement("maintenance:vacuum-commits")
 @pytest.mark.parametrize("point", ["copying", "between", "writing back"])
 def test_ended_at_any_point_it_leaves_the_file_as_it_was(
     db: SessionDB, path: Path, point: str

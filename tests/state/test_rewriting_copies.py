@@ -36,6 +36,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vacuum_file, "_PAGES_PER_LOOK", 16)
 
 
+@pytest.mark.requirement("maintenance:vacuum-copies")
 def test_it_comes_to_the_very_rows_of_a_plain_vacuum(
     db: SessionDB, path: Path, tmp_path: Path
 ) -> None:
@@ -50,6 +51,7 @@ def test_it_comes_to_the_very_rows_of_a_plain_vacuum(
 KEPT = ("page_size", "auto_vacuum", "journal_mode", "user_version", "application_id", "encoding")
 
 
+@pytest.mark.requirement("maintenance:vacuum-copies")
 @pytest.mark.parametrize(
     "made",
     [
@@ -105,6 +107,7 @@ def shape(path: Path) -> tuple[object, ...]:
     return (*pragmas, cache, found, done.stdout)
 
 
+@pytest.mark.requirement("maintenance:vacuum-copies")
 def test_the_copy_can_be_read_by_its_owner_alone(db: SessionDB, path: Path) -> None:
     modes: set[int] = set()
     course(db, lambda _: modes.update(each.stat().st_mode & 0o777 for each in copies(path.parent)))
@@ -125,6 +128,7 @@ def test_the_copy_of_a_database_behind_a_link_is_beside_the_database(
     assert linked.is_symlink()
 
 
+@pytest.mark.requirement("maintenance:vacuum-copies")
 def test_a_copy_that_was_exchanged_is_not_written_back(db: SessionDB, path: Path) -> None:
     def act(now: str) -> None:
         if now == "copy begins":
@@ -159,6 +163,7 @@ KILLED = (
 )
 
 
+@pytest.mark.requirement("maintenance:vacuum-copies")
 def test_the_copy_that_a_killed_process_has_left_is_deleted_by_the_next_one(path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
     assert copies(path.parent, ".tmp") != []
@@ -169,6 +174,7 @@ def test_the_copy_that_a_killed_process_has_left_is_deleted_by_the_next_one(path
         assert copies(path.parent) == []
 
 
+@pytest.mark.requirement("maintenance:vacuum-copies")
 def test_only_what_was_left_is_deleted(db: SessionDB, path: Path, tmp_path: Path) -> None:
     folder, name = path.parent, ".state.db.vacuum-"
     precious = tmp_path / "precious"
@@ -188,6 +194,7 @@ def test_only_what_was_left_is_deleted(db: SessionDB, path: Path, tmp_path: Path
     assert precious.read_text() == "of somebody"
 
 
+@pytest.mark.requirement("maintenance:vacuum-copies")
 def test_a_copy_that_somebody_is_at_is_not_taken_for_one_that_was_left(
     db: SessionDB, path: Path
 ) -> None:

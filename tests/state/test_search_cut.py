@@ -59,6 +59,7 @@ def found(path: Path, query: str, **options: Any) -> list[int]:
     return sorted(hit.message_id for page in pages(path, query, **options) for hit in page.hits)
 
 
+@pytest.mark.requirement("search:cut")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize(
     "query",
@@ -85,6 +86,7 @@ def test_a_word_far_behind_in_what_a_tool_said_is_found(
     assert found(path, query) == [one]
 
 
+@pytest.mark.requirement("search:cut")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("options", [{}, {"mode": "substring"}])
 def test_what_a_tool_said_in_parts_is_found(
@@ -150,6 +152,7 @@ def test_a_tool_that_said_nothing_is_found_by_its_name(path: Path, schema: int, 
     assert found(path, query, mode=mode) == [one]
 
 
+@pytest.mark.requirement("search:cut")
 def test_what_is_too_much_to_read_at_once_is_read_on_the_next_pages(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +180,7 @@ def test_images_that_tools_sent_are_not_all_decoded_at_once(
     assert found(path, "giraffe") == [one]
 
 
+@pytest.mark.requirement("search:cut")
 @pytest.mark.parametrize("seed", range(4))
 def test_an_index_that_cuts_gives_the_answers_of_one_that_does_not(path: Path, seed: int) -> None:
     paths = [path.with_name(f"{schema}.db") for schema in SCHEMAS]

@@ -43,6 +43,7 @@ def found(path: Path, query: str, **options: Any) -> list[int]:
                 return sorted(ids)
 
 
+@pytest.mark.requirement("search:layouts")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["数据", "架", "数据库的架构", "terminal", "deploy", "构设"])
 def test_what_a_tool_said_is_found(path: Path, schema: int, query: str) -> None:
@@ -63,6 +64,7 @@ def test_conversations_with_nobody_are_found(path: Path, schema: int) -> None:
     assert found(path, "天检查数", mode="substring") == [one]
 
 
+@pytest.mark.requirement("search:layouts")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["大阪", "second", "привет", "城", "Größe", "python"])
 def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
@@ -73,6 +75,7 @@ def test_encoded_text_is_found(path: Path, schema: int, query: str) -> None:
     assert found(path, query) == [one]
 
 
+@pytest.mark.requirement("search:layouts")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("query", ["deploy", "DEPLOY ledger"])
 def test_a_word_between_han_characters_is_found(path: Path, schema: int, query: str) -> None:
@@ -245,6 +248,7 @@ def test_a_damaged_index_is_made_up_for(path: Path) -> None:
     assert found(path, "eplo", mode="substring") == [one]
 
 
+@pytest.mark.requirement("search:layouts")
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("indexed", [True, False])
 def test_a_message_of_any_id_is_found(path: Path, schema: int, indexed: bool) -> None:

@@ -59,6 +59,7 @@ LONG: dict[str, Callable[[SessionDB, Callable[[], object]], object]] = {
 }
 
 
+@pytest.mark.requirement("maintenance:ended-looks")
 @pytest.mark.parametrize("work", LONG.values(), ids=LONG)
 def test_it_is_looked_in_on_and_comes_to_the_same(
     db: SessionDB, work: Callable[[SessionDB, Callable[[], object]], object]
@@ -69,6 +70,7 @@ def test_it_is_looked_in_on_and_comes_to_the_same(
     assert db.check_integrity(deep=True) == []
 
 
+@pytest.mark.requirement("maintenance:ended-looks")
 @pytest.mark.parametrize("at", [1, 2, 5])
 @pytest.mark.parametrize("work", LONG.values(), ids=LONG)
 def test_what_is_raised_ends_it_there_and_leaves_no_trace(
@@ -97,6 +99,7 @@ def test_what_is_raised_ends_it_there_and_leaves_no_trace(
     assert db.sizes().free == 0
 
 
+@pytest.mark.requirement("maintenance:ended-looks")
 def test_the_copy_that_a_killed_look_has_left_is_deleted_by_the_next_one(
     db: SessionDB, path: Path, temporary: Path
 ) -> None:
@@ -123,6 +126,7 @@ def test_the_copy_that_a_killed_look_has_left_is_deleted_by_the_next_one(
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.requirement("maintenance:ended-looks")
 @pytest.mark.parametrize("kind", [OSError, ValueError])
 @pytest.mark.parametrize("work", LONG.values(), ids=LONG)
 def test_it_is_raised_whatever_it_is(
@@ -137,6 +141,7 @@ def test_it_is_raised_whatever_it_is(
         work(db, step)
 
 
+@pytest.mark.requirement("maintenance:ended-looks")
 def test_an_interrupt_between_two_looks_is_no_error_of_the_database(path: Path) -> None:
     long = (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "

@@ -13,6 +13,7 @@ def mended_by(finding):
     return tool, what.strip("')")
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_a_home_is_tidied_by_what_its_report_names(given, client):
     model = given("Tidy up my sessions.", "look")
     report = await model.call("sessions_stats")
@@ -31,6 +32,7 @@ async def test_a_home_is_tidied_by_what_its_report_names(given, client):
     assert not codes & {each["code"] for each in left}
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_what_was_just_done_is_taken_back_by_what_the_answer_said(given):
     model = given("Remove the empty sessions. No, wait, bring them back!", "plan", "apply", "undo")
     planned = await model.call("sessions_prune", what="ghosts")
@@ -40,6 +42,7 @@ async def test_what_was_just_done_is_taken_back_by_what_the_answer_said(given):
     model.check(most=1_600)
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_what_was_done_yesterday_is_found_and_taken_back(given):
     yesterday = given("Remove the empty sessions.", "plan", "apply")
     planned = await yesterday.call("sessions_prune", what="ghosts")
@@ -53,6 +56,7 @@ async def test_what_was_done_yesterday_is_found_and_taken_back(given):
     model.check(most=500)
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_a_long_session_is_compressed_by_the_models_own_summary(given, client):
     model = given("Compress 'Move of the services'.", "which", "plan", "read", "apply")
     (row,) = (await model.call("sessions_list", query="Move of the services"))["sessions"]
@@ -74,6 +78,7 @@ async def test_a_long_session_is_compressed_by_the_models_own_summary(given, cli
     assert "All services move." in again.content[0].text
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_a_long_session_is_compressed_without_a_model(given):
     model = given("Compress 'Move of the services', do not read it.", "which", "plan", "apply")
     (row,) = (await model.call("sessions_list", query="Move of the services"))["sessions"]
@@ -83,6 +88,7 @@ async def test_a_long_session_is_compressed_without_a_model(given):
     model.check(most=6_500)
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_a_conversation_is_named_and_kept(given):
     model = given("Call the one about Lisbon 'Holiday in May', and keep it.", "which", "do it")
     (row,) = (await model.call("sessions_list", query="Lisbon"))["sessions"]
@@ -93,6 +99,7 @@ async def test_a_conversation_is_named_and_kept(given):
     model.check(most=800)
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_what_was_never_ended_is_ended(given):
     model = given("End the sessions that nobody has used for a month.", "plan", "apply")
     planned = await model.call("sessions_finalize", what="abandoned")
@@ -102,6 +109,7 @@ async def test_what_was_never_ended_is_ended(given):
     model.check(most=6_500)
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_one_conversation_is_removed(given, client):
     model = given("Delete the conversation about the invoice screenshot.", "which", "plan", "apply")
     (hit, *_) = (await model.call("sessions_search", query="invoice screenshot", limit=1))["hits"]
@@ -112,6 +120,7 @@ async def test_one_conversation_is_removed(given, client):
     model.check(most=1_300)
 
 
+@pytest.mark.requirement("tasks:changing")
 async def test_old_conversations_of_a_project_are_removed_and_others_stay(given, client):
     model = given("Delete what is older than two months in /home/sam/billing.", "plan", "apply")
     planned = await model.call("sessions_prune", project="/home/sam/billing", older_than_days=60)

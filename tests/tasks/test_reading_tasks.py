@@ -11,6 +11,7 @@ from tests.tasks.conftest import CHAT
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_a_decision_is_found_and_shown_with_what_was_said_before(given):
     model = given("What did we decide about the orders schema?", "find it", "read it")
     found = await model.call(
@@ -26,6 +27,7 @@ async def test_a_decision_is_found_and_shown_with_what_was_said_before(given):
     model.check(most=2_000)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_where_an_error_came_from_is_in_the_first_answer(given):
     model = given("Where did ERR_POOL_4711 come from?", "find it")
     found = await model.call("sessions_search", query="ERR_POOL_4711", limit=3)
@@ -34,6 +36,7 @@ async def test_where_an_error_came_from_is_in_the_first_answer(given):
     model.check(most=450)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_catching_up_with_the_last_work_in_a_project(given):
     model = given("What was I doing last in /home/sam/shop?", "which one", "what was said")
     listed = await model.call("sessions_list", project="/home/sam/shop", limit=1)
@@ -43,6 +46,7 @@ async def test_catching_up_with_the_last_work_in_a_project(given):
     model.check(most=3_200)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_a_whole_conversation_is_read_from_its_beginning(given):
     model = given("Read me all of 'Schema change for orders', from 0 on.", "read it")
     page = await model.call(
@@ -58,6 +62,7 @@ async def test_a_whole_conversation_is_read_from_its_beginning(given):
     model.check(most=183 * 120 + sum(map(len, texts)))
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_following_a_chat_until_somebody_says_something(given, home):
     model = given(f"Tell me what {CHAT} writes next.", "which chat", "wait")
     (route,) = (await model.call("routes_list", query=CHAT))["routes"]
@@ -79,6 +84,7 @@ async def test_following_a_chat_until_somebody_says_something(given, home):
     model.check(most=1_400)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_a_question_in_another_script_finds_its_conversation(given):
     model = given("予算はどうなりましたか", "find it", "read it")
     found = await model.call("sessions_search", query="予算はどうなりましたか", limit=1)
@@ -87,6 +93,7 @@ async def test_a_question_in_another_script_finds_its_conversation(given):
     model.check(most=1_500)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_what_was_summarised_away_is_found_and_read_in_full(given):
     model = given("Why did the pager go off at 3 am?", "find it", "read it")
     found = await model.call("sessions_search", query="pager 3 am", limit=1)
@@ -98,6 +105,7 @@ async def test_what_was_summarised_away_is_found_and_read_in_full(given):
     model.check(most=1_600)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_what_it_all_cost_was_said_in_a_later_part_of_the_conversation(given):
     model = given("What will 'Trip to Lisbon' cost us?", "read it")
     page = await model.call("sessions_read", session="Trip to Lisbon")
@@ -105,6 +113,7 @@ async def test_what_it_all_cost_was_said_in_a_later_part_of_the_conversation(giv
     model.check(most=750)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_how_much_there_is_and_what_is_wrong_is_one_call(given):
     model = given("How big are my sessions, and is anything wrong?", "look")
     report = await model.call("sessions_stats")
@@ -114,6 +123,7 @@ async def test_how_much_there_is_and_what_is_wrong_is_one_call(given):
     model.check(most=1_500)
 
 
+@pytest.mark.requirement("tasks:reading")
 async def test_a_wrong_argument_is_mended_by_what_the_error_says(given):
     model = given("What did I do in the last week?", "try", "do it as the error says")
     assert await model.call("sessions_list", from_date="7d") == {}

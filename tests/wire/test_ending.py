@@ -6,6 +6,8 @@ import http.client
 import json
 import signal
 
+import pytest
+
 from tests.wire.conftest import TOKEN, served
 
 WAITERS = 10
@@ -46,6 +48,7 @@ def call(number, name, **given):
     return {"id": number, "method": "tools/call", "params": params}
 
 
+@pytest.mark.requirement("wire:last-words")
 def test_all_who_wait_are_answered_before_it_ends(served_home):
     with served(served_home) as (process, port):
         session = begin(port)
@@ -65,6 +68,7 @@ def test_all_who_wait_are_answered_before_it_ends(served_home):
     assert ["try the same call again" in each.decode() for each in said] == [True] * WAITERS
 
 
+@pytest.mark.requirement("wire:last-words")
 def test_it_ends_where_the_clients_of_waits_are_gone(served_home):
     with served(served_home) as (process, port):
         session = begin(port)
@@ -77,6 +81,7 @@ def test_it_ends_where_the_clients_of_waits_are_gone(served_home):
         assert process.stderr.read() == ""
 
 
+@pytest.mark.requirement("wire:last-words")
 def test_the_stream_of_the_oldest_transport_is_ended_in_order(served_home):
     with served(served_home) as (process, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

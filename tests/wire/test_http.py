@@ -47,6 +47,7 @@ def initialize():
 PATHS = [("POST", "/mcp"), ("GET", "/sse"), ("POST", "/messages/"), ("GET", "/"), ("GET", "/x")]
 
 
+@pytest.mark.requirement("wire:refused")
 @pytest.mark.parametrize(("method", "path"), PATHS)
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
 def test_no_path_opens_without_the_token(port, method, path, token):
@@ -56,11 +57,13 @@ def test_no_path_opens_without_the_token(port, method, path, token):
     assert b"session" not in body
 
 
+@pytest.mark.requirement("wire:http")
 def test_health_says_one_thing_and_wants_no_token(port):
     status, _, body = ask(port, "GET", "/health", token=None)
     assert (status, json.loads(body)) == (200, {"status": "ok"})
 
 
+@pytest.mark.requirement("wire:refused")
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/", "/health"])
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil:80", ""]
@@ -69,6 +72,7 @@ def test_another_name_is_refused(port, path, host):
     assert ask(port, "GET", path, Host=host)[0] == 421
 
 
+@pytest.mark.requirement("wire:refused")
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/", "/health"])
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", "http://localhost.evil", "file://"]
@@ -77,17 +81,20 @@ def test_a_foreign_page_is_refused(port, path, origin):
     assert ask(port, "GET", path, Origin=origin)[0] == 403
 
 
+@pytest.mark.requirement("wire:refused")
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "[::1]:80", "127.0.0.1"])
 def test_a_name_of_this_machine_is_known(port, host):
     assert ask(port, "GET", "/health", Host=host)[0] == 200
 
 
+@pytest.mark.requirement("wire:refused")
 def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
     assert ask(port, "POST", "/mcp", "x" * 5_000_000)[0] == 413
     pieces = (b"x" * 65_536 for _ in range(80))
     assert ask(port, "POST", "/mcp", pieces)[0] == 413
 
 
+@pytest.mark.requirement("wire:http")
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("way", ["streamable", "sse"])
@@ -105,6 +112,7 @@ async def test_a_client_of_each_era_calls_over_both(port, mode, way):
             assert len((await client.list_tools()).tools) == 11
 
 
+@pytest.mark.requirement("wire:graceful")
 def test_it_ends_gracefully_with_a_stream_open(served_home):
     listen = {
         "jsonrpc": "2.0",
@@ -131,6 +139,7 @@ def test_it_ends_gracefully_with_a_stream_open(served_home):
         assert process.stderr.read() == ""
 
 
+@pytest.mark.requirement("wire:token-served")
 def test_the_doctor_prints_the_token_of_the_profiles_that_are_served(tmp_path):
     (tmp_path / "home" / "profiles" / "work").mkdir(parents=True)
     env = environment(tmp_path / "home")
@@ -143,6 +152,7 @@ def test_the_doctor_prints_the_token_of_the_profiles_that_are_served(tmp_path):
         assert ask(port, "POST", "/mcp", initialize(), token=done.stdout.strip())[0] == 200
 
 
+@pytest.mark.requirement("wire:token-served")
 def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -162,6 +172,7 @@ def test_a_token_is_made_once_and_printed_by_the_doctor(tmp_path):
     assert [path.parent for path in kept] == [home / ".mcp-sessions" / "state.db"] * 2
 
 
+@pytest.mark.requirement("wire:open")
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
@@ -183,6 +194,7 @@ def test_an_open_door_is_refused(served_home, more, code, said):
     assert said in done.stderr
 
 
+@pytest.mark.requirement("wire:open")
 def test_loopback_may_do_without_a_token(served_home):
     with served(served_home, "--no-token") as (_, port):
         assert ask(port, "POST", "/mcp", initialize(), token=None)[0] == 200

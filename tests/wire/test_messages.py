@@ -95,6 +95,7 @@ def write(process, line):
     process.process.stdin.flush()
 
 
+@pytest.mark.requirement("hostile:messages")
 @pytest.mark.parametrize("name", INVALID)
 def test_invalid_message_over_stdio_is_answered(process, name):
     line, code, request_id = INVALID[name]
@@ -104,6 +105,7 @@ def test_invalid_message_over_stdio_is_answered(process, name):
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
 
 
+@pytest.mark.requirement("hostile:messages")
 @pytest.mark.parametrize("name", INVALID)
 @pytest.mark.parametrize("headers", [{}, {"MCP_Protocol_Version": "2026-07-28"}])
 def test_invalid_message_over_http_is_answered(port, name, headers):
@@ -113,6 +115,7 @@ def test_invalid_message_over_http_is_answered(port, name, headers):
     assert (status, answer["error"]["code"], answer["id"]) == (400, code, request_id), answer
 
 
+@pytest.mark.requirement("hostile:messages")
 def test_long_line_is_answered_and_skipped(process):
     write(process, b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 3 * MOST_BYTES + b'"}')
     answer = process.line()
@@ -120,23 +123,27 @@ def test_long_line_is_answered_and_skipped(process):
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
 
 
+@pytest.mark.requirement("hostile:messages")
 def test_blank_lines_are_ignored(process):
     for line in (b"", b"  ", b"\r"):
         write(process, line)
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
 
 
+@pytest.mark.requirement("hostile:messages")
 def test_malformed_response_is_dropped(process):
     write(process, b'{"jsonrpc":"2.0","id":1,"result":[]}')
     assert process.ask("ping", meta=MODERN)["jsonrpc"] == "2.0"
 
 
+@pytest.mark.requirement("hostile:messages")
 def test_large_id_comes_back(process):
     number = 10**300
     write(process, b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % number)
     assert process.line()["id"] == number
 
 
+@pytest.mark.requirement("hostile:messages")
 def test_refused_value_is_not_repeated(process, port):
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":["hunter2hunter2"]}'
     write(process, body)

@@ -34,6 +34,7 @@ def _home(tmp_path):
     return path
 
 
+@pytest.mark.requirement("wire:options")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize(
     ("more", "outcome", "asked"),
@@ -52,6 +53,7 @@ async def test_the_human_is_asked_unless_the_server_was_told_not_to(
     assert (done.structured_content["outcome"], len(human.asked)) == (outcome, asked)
 
 
+@pytest.mark.requirement("wire:options")
 @pytest.mark.parametrize(("more", "shown"), [([], False), (["--no-redact"], True)])
 def test_secrets_are_let_through_by_that_option_alone(home, more, shown):
     with raw(home, *more) as process:
@@ -72,6 +74,7 @@ def status(port, **headers):
         connection.close()
 
 
+@pytest.mark.requirement("wire:options")
 def test_other_names_and_pages_are_let_in_where_they_were_named(home):
     names = ["--allow-host", "box.example", "--allow-host", "box.local:9"]
     pages = ["--allow-origin", "https://app.example", "--allow-origin", "http://box.local"]
@@ -111,12 +114,14 @@ def test_a_browser_lets_a_page_that_was_named_call_and_no_other(home):
         assert (status, "access-control-allow-origin" in said) == (200, False)
 
 
+@pytest.mark.requirement("wire:options")
 def test_what_is_open_to_others_answers_by_the_names_that_were_given_alone(home):
     with served(home, "--host", "0.0.0.0", "--allow-host", "box.example") as (_, port):
         assert status(port, Host="box.example") == 200
         assert status(port, Host=f"127.0.0.1:{port}") == 421
 
 
+@pytest.mark.requirement("wire:options")
 def test_profiles_are_served_as_they_are_named(home):
     for name in ("home", "work"):
         path = home / "profiles" / name

@@ -60,6 +60,7 @@ def begin(port):
     return {"Mcp_Session_Id": answer.headers["Mcp-Session-Id"]}
 
 
+@pytest.mark.requirement("wire:rough")
 def test_a_wait_that_is_cancelled_hears_nothing_of_what_the_next_one_hears(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -84,6 +85,7 @@ def test_a_wait_that_is_cancelled_hears_nothing_of_what_the_next_one_hears(tmp_p
         assert told == [99, 100]
 
 
+@pytest.mark.requirement("wire:interrupted")
 @pytest.mark.parametrize("asked", [[], [call(2, "events_wait", timeout_s=50)]])
 def test_ctrl_c_ends_it_whether_or_not_somebody_waits(served_home, asked):
     with raw(served_home) as process:
@@ -96,6 +98,7 @@ def test_ctrl_c_ends_it_whether_or_not_somebody_waits(served_home, asked):
         assert process.process.stderr.read() == ""
 
 
+@pytest.mark.requirement("wire:rough")
 def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
     process = subprocess.Popen(
         command(served_home),
@@ -121,6 +124,7 @@ def test_who_reads_late_over_standard_output_gets_every_answer(served_home):
         process.stdout.close()
 
 
+@pytest.mark.requirement("wire:rough")
 def test_who_reads_late_over_http_keeps_nobody_waiting(port):
     session = begin(port)
     late = [
@@ -133,6 +137,7 @@ def test_who_reads_late_over_http_keeps_nobody_waiting(port):
     assert all(b'"hits"' in read(each)[1] for each in late)
 
 
+@pytest.mark.requirement("wire:rough")
 @pytest.mark.parametrize(
     "body", [b"garbage", b"[]", b"{}", b'{"jsonrpc":"2.0"}', b"\x00", b"[" * 5000, b'"x"', b""]
 )
@@ -144,12 +149,14 @@ def test_garbage_over_http_is_refused_and_harms_nothing(port, body):
     assert b'"sessions"' in said
 
 
+@pytest.mark.requirement("wire:rough")
 def test_a_request_over_http_before_the_handshake_is_refused(port):
     answer, said = read(post(port, json.dumps(call(2, "sessions_list"))))
     assert answer.status == 400, said
     assert b'"sessions"' not in said
 
 
+@pytest.mark.requirement("wire:rough")
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("way", ["streamable", "sse"])

@@ -23,11 +23,13 @@ READING = [
 ]
 
 
+@pytest.mark.requirement("wire:stdio")
 async def test_the_reading_tools_come_first_and_in_order(client):
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools][:6] == READING
 
 
+@pytest.mark.requirement("wire:stdio")
 async def test_a_conversation_is_found_and_read(client):
     found = await client.call_tool("sessions_search", {"query": "deploy script", "limit": 1})
     (hit,) = found.structured_content["hits"]
@@ -36,6 +38,7 @@ async def test_a_conversation_is_found_and_read(client):
     assert hit["message_id"] in [message["id"] for message in page["messages"]]
 
 
+@pytest.mark.requirement("wire:stdio")
 async def test_a_commit_of_another_process_is_heard(client, served_home):
     start = (await client.call_tool("events_wait", {"timeout_s": 0})).structured_content
     heard = {}
@@ -54,6 +57,7 @@ async def test_a_commit_of_another_process_is_heard(client, served_home):
     assert "news" in [event.get("text") for event in heard["events"]]
 
 
+@pytest.mark.requirement("wire:many")
 async def test_a_hundred_calls_at_once_are_all_answered(client):
     answers = []
 
@@ -67,6 +71,7 @@ async def test_a_hundred_calls_at_once_are_all_answered(client):
     assert [answer.is_error for answer in answers] == [False] * 100
 
 
+@pytest.mark.requirement("wire:many")
 async def test_waiting_keeps_nobody_else_waiting(client):
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
@@ -76,6 +81,7 @@ async def test_waiting_keeps_nobody_else_waiting(client):
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.requirement("wire:stdio")
 def test_who_it_is_is_said_in_both_eras(served_home):
     with raw(served_home) as process:
         modern = process.ask("server/discover", meta=MODERN)["result"]
@@ -87,6 +93,7 @@ def test_who_it_is_is_said_in_both_eras(served_home):
         assert "sessions_search" in legacy["instructions"]
 
 
+@pytest.mark.requirement("wire:end")
 def test_the_end_of_the_input_ends_it(served_home):
     with raw(served_home) as process:
         process.begin()
@@ -95,6 +102,7 @@ def test_the_end_of_the_input_ends_it(served_home):
         assert process.process.stderr.read() == ""
 
 
+@pytest.mark.requirement("wire:end")
 def test_it_ends_while_somebody_waits(served_home):
     with raw(served_home) as process:
         process.begin()
@@ -106,6 +114,7 @@ def test_it_ends_while_somebody_waits(served_home):
         assert time.monotonic() - began < 25
 
 
+@pytest.mark.requirement("wire:garbage")
 def test_garbage_harms_nothing(served_home):
     with raw(served_home) as process:
         process.begin()
@@ -115,12 +124,14 @@ def test_garbage_harms_nothing(served_home):
         assert answer["result"]["structuredContent"]["sessions"]
 
 
+@pytest.mark.requirement("wire:garbage")
 def test_a_request_before_the_handshake_is_refused(served_home):
     with raw(served_home) as process:
         assert process.ask("tools/list")["error"]["code"] == -32602
         assert process.begin()["result"]
 
 
+@pytest.mark.requirement("server:told")
 def test_who_begins_with_a_subscription_is_told_of_what_comes_behind_it(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
@@ -137,6 +148,7 @@ def test_who_begins_with_a_subscription_is_told_of_what_comes_behind_it(tmp_path
             assert process.line()["params"]["uri"] == "session://s1"
 
 
+@pytest.mark.requirement("wire:garbage")
 def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
     with raw(served_home) as process:
         process.begin()
@@ -145,6 +157,7 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(served_home):
         assert "sessions_list" in error["message"]
 
 
+@pytest.mark.requirement("wire:nothing")
 def test_where_there_is_no_home_it_says_so(tmp_path):
     missing = tmp_path / "nowhere" / "home"
     with raw(missing) as process:
@@ -159,12 +172,14 @@ def test_where_there_is_no_home_it_says_so(tmp_path):
     assert not missing.exists()
 
 
+@pytest.mark.requirement("wire:profiles")
 def test_a_profile_that_is_not_there_stops_the_start(served_home):
     with raw(served_home, "--profile", "work") as process:
         assert process.process.wait(30) == 3
         assert "no profile 'work'" in process.process.stderr.read()
 
 
+@pytest.mark.requirement("wire:profiles")
 def test_profiles_are_told_apart(tmp_path):
     root = tmp_path / "root"
     for name, folder in (("default", root), ("work", root / "profiles" / "work")):
@@ -179,6 +194,7 @@ def test_profiles_are_told_apart(tmp_path):
             assert (row["profile"], row["preview"]) == (name, f"of {name}")
 
 
+@pytest.mark.requirement("wire:nothing")
 def test_a_read_only_server_writes_nothing(tmp_path):
     home, state = tmp_path / "home", tmp_path / "state"
     home.mkdir()

@@ -82,6 +82,7 @@ SLOW = {
 }
 
 
+@pytest.mark.requirement("wire:strangers")
 @pytest.mark.parametrize("said", SLOW)
 def test_who_does_not_go_on_is_closed(port, said):
     with say(port, SLOW[said]) as connection:
@@ -91,6 +92,7 @@ def test_who_does_not_go_on_is_closed(port, said):
     assert asked(port) == b"HTTP/1.1 200 OK"
 
 
+@pytest.mark.requirement("wire:strangers")
 def test_who_goes_on_byte_by_byte_is_closed_all_the_same(port):
     with say(port, "GET /mcp HTTP/1.1\r\n") as connection:
         deadline = time.monotonic() + 30
@@ -102,6 +104,7 @@ def test_who_goes_on_byte_by_byte_is_closed_all_the_same(port):
         assert rest(connection) == b""
 
 
+@pytest.mark.requirement("wire:strangers")
 def test_what_takes_long_to_answer_is_not_closed(port):
     given = {"name": "events_wait", "arguments": {"timeout_s": 1.5}}
     meta = {
@@ -121,6 +124,7 @@ def test_what_takes_long_to_answer_is_not_closed(port):
     assert b'"cursor"' in answered
 
 
+@pytest.mark.requirement("wire:strangers")
 def test_six_hundred_who_say_nothing_keep_nobody_out(served_home):
     with served(served_home) as (process, port):
         silent = [say(port, "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(600)]
@@ -133,6 +137,7 @@ def test_six_hundred_who_say_nothing_keep_nobody_out(served_home):
         assert process.stderr.read() == ""
 
 
+@pytest.mark.requirement("wire:strangers")
 def test_those_who_were_let_in_are_not_sent_away_by_strangers(served_home):
     asks = f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\n{KNOWN}\r\n"
     with served(served_home) as (_, port), say(port, asks) as stream:
