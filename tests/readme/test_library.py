@@ -17,7 +17,6 @@ SAID = "\n".join(
 )
 
 PRINTS = {
-    "The library in thirty lines": ["The ledger", "2", "let us keep the ledger in SQLite"],
     "An agent of thirty lines": [
         "hello! (2 messages so far)",
         "again! (4 messages so far)",
